@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT */
+/* The data path; see filemap.h. A hit takes no lock and makes no system call. */
+#include <string.h>
+
+#include "cache/filemap.h"
+
+/* Turns of "it was there, and gone again before we had it" before a caller is told to try again. */
+#define FILEMAP_RETRIES 64
+
+/* Smallest window once reading in order was noticed. */
+#define READAHEAD_MIN_PAGES 4u
+
+/*
+ * How many pages to load with the one that is missing. In order: twice the last window, up to the
+ * option and an eighth of the memcg's limit, so that a small memcg does not push out what it reads ahead
+ * before it is used. Otherwise: what was asked for.
+ */
+static unsigned readahead_window(struct umm_object *obj, uint64_t index, uint64_t want)
+{
+	uint64_t max = min_u64(obj->mm->opt.readahead_pages, FILL_MAX_PAGES);
+	uint64_t last = atomic_load_explicit(&obj->next_index, memory_order_relaxed);
+	uint64_t window = 0;
+
+	max = min_u64(max, memcg_effective_max(obj->memcg) / 8);
+	max = min_u64(max, obj->mm->nr_pages / 16);
+	if (index == last || index == 0) {
+		window = atomic_load_explicit(&obj->ra_window, memory_order_relaxed);
+		window =
+			index == 0 ? READAHEAD_MIN_PAGES : max_u64(2 * window, READAHEAD_MIN_PAGES);
+	}
+	window = min_u64(max_u64(window, want), max);
+	window = min_u64(window, mapping_end_index(obj->mapping) - index);
+	atomic_store_explicit(&obj->ra_window, (uint32_t)window, memory_order_relaxed);
+	return (unsigned)max_u64(window, 1);
+}
+
+/* The page is not there: load it, or wait for who does. 0 without a folio: look again. */
+static int filemap_miss(struct umm_object *obj, uint64_t index, uint64_t want,
+			struct folio **ret_folio)
+{
+	unsigned window = readahead_window(obj, index, want);
+	struct fill *fill;
+	int claim;
+
+	claim = fill_claim(obj->mapping, index, window, &fill);
+	if (claim == FILL_OURS)
+		return fill_run(obj, fill, ret_folio);
+	if (claim == FILL_THEIRS)
+		return fill_wait(fill, index);
+	return claim < 0 ? claim : 0;
+}
+
+int filemap_get_folio(struct umm_object *obj, uint64_t index, uint64_t want, bool nowait,
+		      struct folio **ret_folio)
+{
+	struct folio *folio = mapping_get_folio(obj->mapping, index);
+	int err = 0;
+
+	for (unsigned turn = 0; !folio; turn++) {
+		if (index >= mapping_end_index(obj->mapping))
+			return -ERANGE;
+		if (nowait || turn == FILEMAP_RETRIES)
+			return -EAGAIN;
+		err = filemap_miss(obj, index, want, &folio);
+		if (err)
+			return err;
+		if (!folio)
+			folio = mapping_get_folio(obj->mapping, index);
+	}
+	*ret_folio = folio;
+	return 0;
+}
+
+/* The page was used: sequential detection, and the LRU. Parts of one page count once. */
+static void filemap_accessed(struct umm_object *obj, struct folio *folio, uint64_t index)
+{
+	if (atomic_load_explicit(&obj->next_index, memory_order_relaxed) != index + 1) {
+		atomic_store_explicit(&obj->next_index, index + 1, memory_order_relaxed);
+		folio_mark_accessed(obj->mm, folio);
+	}
+}
+
+int filemap_pin(struct umm_object *obj, uint64_t index, bool nowait, struct folio **ret_folio)
+{
+	struct folio *folio;
+	int err = filemap_get_folio(obj, index, 1, nowait, &folio);
+
+	if (unlikely(err))
+		return err;
+	filemap_accessed(obj, folio, index);
+	count_vm_events(obj->mm, PGFAULT, 1);
+	memcg_count_read(obj->memcg, 1);
+	*ret_folio = folio;
+	return 0;
+}
+
+/* Read part of a page past the cache, into a buffer of our own since the store wants whole pages. */
+static ssize_t read_bypass(struct umm_object *obj, void *buf, size_t bytes, uint64_t index,
+			   size_t offset)
+{
+	struct store *store = obj->mapping->store;
+	struct iovec iov = { .iov_base = os_alloc_aligned(PAGE_SIZE, PAGE_SIZE),
+			     .iov_len = PAGE_SIZE };
+	ssize_t got;
+
+	if (!iov.iov_base)
+		return -ENOMEM;
+	got = store->ops->read(store, &iov, 1, index << PAGE_SHIFT);
+	if (got >= 0) {
+		got = (size_t)got > offset ? (ssize_t)min_u64((uint64_t)got - offset, bytes) : 0;
+		memcpy(buf, (char *)iov.iov_base + offset, (size_t)got);
+		count_vm_events(obj->mm, BYPASS, 1);
+		memcg_count_event(obj->memcg, MEMCG_EV_BYPASS, 1);
+	}
+	os_free(iov.iov_base);
+	return got;
+}
+
+/* Up to `bytes` of one page; 0 at the end of the object. */
+static ssize_t read_page(struct umm_object *obj, void *buf, size_t bytes, uint64_t offset,
+			 uint64_t want)
+{
+	uint64_t index = offset >> PAGE_SHIFT;
+	size_t in_page = offset & (PAGE_SIZE - 1);
+	struct folio *folio;
+	uint64_t size;
+	int err;
+
+	bytes = min_u64(bytes, PAGE_SIZE - in_page);
+	err = filemap_get_folio(obj, index, want, false, &folio);
+	if (err == -ERANGE)
+		return 0;
+	if (err == -EBUSY || err == -ENOMEM || err == -EAGAIN)
+		return read_bypass(obj, buf, bytes, index, in_page);
+	if (err)
+		return err;
+	size = atomic_load_explicit(&obj->mapping->bytes, memory_order_relaxed);
+	bytes = offset < size ? min_u64(bytes, size - offset) : 0;
+	memcpy(buf, (char *)folio_address(folio) + in_page, bytes);
+	filemap_accessed(obj, folio, index);
+	folio_put(folio);
+	return (ssize_t)bytes;
+}
+
+ssize_t filemap_read(struct umm_object *obj, void *buf, size_t bytes, uint64_t offset)
+{
+	uint64_t size = atomic_load_explicit(&obj->mapping->bytes, memory_order_relaxed);
+	size_t done = 0;
+
+	if (offset >= size)
+		return 0;
+	bytes = min_u64(bytes, size - offset);
+	while (done < bytes) {
+		uint64_t at = offset + done;
+		uint64_t want = ((offset + bytes - 1) >> PAGE_SHIFT) - (at >> PAGE_SHIFT) + 1;
+		ssize_t got = read_page(obj, (char *)buf + done, bytes - done, at, want);
+
+		if (got < 0 && done == 0)
+			return got;
+		if (got <= 0)
+			break;
+		done += (size_t)got;
+	}
+	count_vm_events(obj->mm, PGFAULT, (done + PAGE_SIZE - 1) >> PAGE_SHIFT);
+	memcg_count_read(obj->memcg, (done + PAGE_SIZE - 1) >> PAGE_SHIFT);
+	return (ssize_t)done;
+}
+
+int filemap_readahead(struct umm_object *obj, uint64_t start, uint64_t end)
+{
+	end = min_u64(end, mapping_end_index(obj->mapping));
+	for (uint64_t index = start; index < end; index++) {
+		struct folio *folio = mapping_get_folio(obj->mapping, index);
+		int err = 0;
+
+		if (!folio)
+			err = filemap_miss(obj, index, end - index, &folio);
+		if (folio)
+			folio_put(folio);
+		if (err == -EBUSY || err == -ENOMEM)
+			return 0;
+		if (err)
+			return err;
+	}
+	return 0;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The data path: a page of an object, from the index if it is there, else through a load (fill.h).
+ * Checks of arguments are done above; errors are as umm.h says.
+ */
+#ifndef UMM_CACHE_FILEMAP_H
+#define UMM_CACHE_FILEMAP_H
+
+#include "cache/fill.h"
+
+/* The page at index, with a reference for the caller. `want`: pages that the caller is going to read
+ * from there on, at least 1. -ERANGE behind the end; nowait: only what is cached, -EAGAIN. */
+int filemap_get_folio(struct umm_object *obj, uint64_t index, uint64_t want, bool nowait,
+		      struct folio **ret_folio);
+
+/* The same for a caller that keeps the reference: counted as a use of the page. */
+int filemap_pin(struct umm_object *obj, uint64_t index, bool nowait, struct folio **ret_folio);
+
+/* Copy from the object; see umm_pread. */
+ssize_t filemap_read(struct umm_object *obj, void *buf, size_t bytes, uint64_t offset);
+
+/* Load what is missing of [start, end), as far as the limits allow. */
+int filemap_readahead(struct umm_object *obj, uint64_t start, uint64_t end);
+
+static inline uint64_t mapping_end_index(const struct mapping *mapping)
+{
+	uint64_t bytes = atomic_load_explicit(&mapping->bytes, memory_order_relaxed);
+
+	return bytes ? ((bytes - 1) >> PAGE_SHIFT) + 1 : 0;
+}
+
+#endif

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * An allocation under pressure: charge first, then frames, reclaiming for either. The only place that
+ * decides between trying again and refusing, and with which error.
+ *
+ *   charge refused -> reclaim the memcg whose limit stands in the way -> drain batches -> refuse
+ *   no free frame  -> wake kswapd -> reclaim anybody -> drain batches -> the last frames -> refuse
+ */
+#include "core/core.h"
+
+/* Rounds of reclaim without any progress before a refusal, and rounds in all: others may take what we
+ * reclaimed, but not for ever. */
+#define MAX_RECLAIM_RETRIES 16
+#define MAX_RECLAIM_ROUNDS 256
+
+/* Pages a shrink asks of reclaim at a time. */
+#define MAX_SHRINK_PAGES 1024
+
+/* Reclaim in batches where the limit is large; a small memcg must not lose half its cache to one miss. */
+static uint64_t reclaim_batch(struct mem_cgroup *over, uint64_t nr)
+{
+	uint64_t max = atomic_load_explicit(&over->memory.max, memory_order_relaxed);
+
+	return max_u64(nr, min_u64(SWAP_CLUSTER_MAX, max / 16));
+}
+
+static bool memcg_reclaim_in_flight(struct mem_cgroup *memcg)
+{
+	for (unsigned node = 0; node < memcg->mm->nr_nodes; node++)
+		if (atomic_load_explicit(&memcg->lruvec[node].nr_isolated, memory_order_acquire))
+			return true;
+	return false;
+}
+
+/*
+ * Nothing could be reclaimed for `nr` pages below `max`. If dropping everything that is cached would
+ * make room then the cache is in use at this moment: pinned, or being loaded.
+ */
+static int refusal(struct mem_cgroup *over, uint64_t max, uint64_t nr)
+{
+	uint64_t kernel = memcg_stat_sum(over, MEMCG_KERNEL);
+	bool pinned = kernel + nr <= max && memcg_usage(over) > kernel;
+
+	memcg_count_event(over, pinned ? MEMCG_EV_PINNED : MEMCG_EV_OOM, 1);
+	return pinned ? -EBUSY : -ENOMEM;
+}
+
+/*
+ * One round for a memcg at its limit. True: worth another try. `dry` counts rounds without progress:
+ * the first brings in what waits in batches, the others give way to whoever is reclaiming.
+ */
+static bool reclaim_round(struct mem_cgroup *over, uint64_t nr, unsigned *dry)
+{
+	if (reclaim_memcg(over, reclaim_batch(over, nr), RECLAIM_DIRECT)) {
+		*dry = 0;
+		return true;
+	}
+	if ((*dry)++ == 0) {
+		lru_add_drain_all(over->mm);
+		return true;
+	}
+	if (*dry > MAX_RECLAIM_RETRIES || !memcg_reclaim_in_flight(over))
+		return false;
+	os_yield();
+	return true;
+}
+
+static int charge_pages(const struct folio_request *req, uint64_t nr)
+{
+	struct mem_cgroup *memcg = req->memcg, *over = NULL;
+	unsigned dry = 0;
+	int err;
+
+	for (unsigned round = 0;; round++) {
+		err = memcg_try_charge(memcg, nr, &over);
+		if (err != -ENOMEM)
+			return err;
+		if (req->nowait)
+			return -EAGAIN;
+		if (round == 0)
+			memcg_count_event(over, MEMCG_EV_MAX, 1);
+		if (nr > atomic_load_explicit(&over->memory.max, memory_order_relaxed) ||
+		    round == MAX_RECLAIM_ROUNDS || !reclaim_round(over, nr, &dry))
+			return refusal(
+				over, atomic_load_explicit(&over->memory.max, memory_order_relaxed),
+				nr);
+	}
+}
+
+static void wake_all_kswapd(struct mm *mm)
+{
+	for (unsigned node = 0; node < mm->nr_nodes; node++)
+		wakeup_kswapd(&mm->node[node]);
+}
+
+/* Allocate what is still missing, at one level of the watermarks. Returns folios had in all. */
+static unsigned alloc_more(struct mm *mm, const struct folio_request *req, int alloc_flags,
+			   unsigned have, struct folio **out)
+{
+	if (req->order == 0)
+		return have +
+		       alloc_folios_bulk(mm, req->type, alloc_flags, req->nr - have, out + have);
+	while (have < req->nr) {
+		out[have] = alloc_folio(mm, req->order, req->type, alloc_flags);
+		if (!out[have])
+			break;
+		have++;
+	}
+	return have;
+}
+
+/* WMARK_MIN is where callers begin to reclaim, not a hard reserve: nothing below us needs pages to free
+ * pages. So the last try may take the last frame. */
+static int alloc_frames(struct mm *mm, const struct folio_request *req, struct folio **out)
+{
+	unsigned have = alloc_more(mm, req, ALLOC_WMARK_LOW, 0, out);
+	uint64_t missing;
+	unsigned dry = 0;
+
+	if (have < req->nr) {
+		wake_all_kswapd(mm);
+		have = alloc_more(mm, req, ALLOC_WMARK_MIN, have, out);
+	}
+	for (unsigned round = 0; have < req->nr && !req->nowait && round < MAX_RECLAIM_ROUNDS;
+	     round++) {
+		missing = (uint64_t)(req->nr - have) << req->order;
+		if (reclaim_direct(mm, missing))
+			dry = 0;
+		else if (dry++ == 0)
+			lru_add_drain_all(mm);
+		else
+			break;
+		have = alloc_more(mm, req, dry ? ALLOC_NO_WATERMARKS : ALLOC_WMARK_MIN, have, out);
+	}
+	if (have < req->nr)
+		have = alloc_more(mm, req, ALLOC_NO_WATERMARKS, have, out);
+	if (have == req->nr)
+		return 0;
+	for (unsigned i = 0; i < have; i++) {
+		bool frozen = folio_ref_freeze(out[i], 1);
+
+		VM_BUG_ON(!frozen);
+		free_folio(mm, out[i]);
+	}
+	if (req->nowait)
+		return -EAGAIN;
+	return refusal(root_memcg(mm), mm->nr_pages, (uint64_t)req->nr << req->order);
+}
+
+int slowpath_get_folios(struct mm *mm, const struct folio_request *req, struct folio **out)
+{
+	uint64_t nr = (uint64_t)req->nr << req->order;
+	int err = charge_pages(req, nr);
+
+	if (err)
+		return err;
+	err = alloc_frames(mm, req, out);
+	if (err)
+		memcg_cancel_charge(req->memcg, nr);
+	return err;
+}
+
+/* The bound on a shrink: readers may bring pages back while we work, but not without end. */
+#define SHRINK_SLACK 4
+
+int slowpath_shrink_to(struct mem_cgroup *memcg, uint64_t max)
+{
+	uint64_t usage = memcg_usage(memcg);
+	uint64_t budget = SWAP_CLUSTER_MAX + SHRINK_SLACK * (usage > max ? usage - max : 0);
+	unsigned dry = 0;
+
+	for (uint64_t freed, spent = 0; usage > max; usage = memcg_usage(memcg)) {
+		freed = reclaim_memcg(memcg, min_u64(usage - max, MAX_SHRINK_PAGES),
+				      RECLAIM_DIRECT);
+		spent += freed;
+		if (freed)
+			dry = 0;
+		else if (dry++ == 0)
+			lru_add_drain_all(memcg->mm);
+		else if (dry > MAX_RECLAIM_RETRIES || !memcg_reclaim_in_flight(memcg))
+			return refusal(memcg, max, 0);
+		else
+			os_yield();
+		if (spent > budget)
+			return -EBUSY;
+	}
+	return 0;
+}

@@ -50,11 +50,11 @@ static int filemap_miss(struct umm_object *obj, uint64_t index, uint64_t want,
 	return claim < 0 ? claim : 0;
 }
 
-int filemap_get_folio(struct umm_object *obj, uint64_t index, uint64_t want, bool nowait,
-		      struct folio **ret_folio)
+static int get_missing_folio(struct umm_object *obj, uint64_t index, uint64_t want, bool nowait,
+			     struct folio **ret_folio)
 {
-	struct folio *folio = mapping_get_folio(obj->mapping, index);
-	int err = 0;
+	struct folio *folio = NULL;
+	int err;
 
 	for (unsigned turn = 0; !folio; turn++) {
 		if (index >= mapping_end_index(obj->mapping))
@@ -65,8 +65,20 @@ int filemap_get_folio(struct umm_object *obj, uint64_t index, uint64_t want, boo
 		if (err)
 			return err;
 		if (!folio)
-			folio = mapping_get_folio(obj->mapping, index);
+			folio = mapping_get_folio(obj->mapping, index, NULL);
 	}
+	memcg_count_read(obj->memcg, 1);
+	*ret_folio = folio;
+	return 0;
+}
+
+int filemap_get_folio(struct umm_object *obj, uint64_t index, uint64_t want, bool nowait,
+		      struct folio **ret_folio)
+{
+	struct folio *folio = mapping_get_folio(obj->mapping, index, obj->memcg);
+
+	if (unlikely(!folio))
+		return get_missing_folio(obj, index, want, nowait, ret_folio);
 	*ret_folio = folio;
 	return 0;
 }
@@ -88,8 +100,6 @@ int filemap_pin(struct umm_object *obj, uint64_t index, bool nowait, struct foli
 	if (unlikely(err))
 		return err;
 	filemap_accessed(obj, folio, index);
-	count_vm_events(obj->mm, PGFAULT, 1);
-	memcg_count_read(obj->memcg, 1);
 	*ret_folio = folio;
 	return 0;
 }
@@ -110,6 +120,7 @@ static ssize_t read_bypass(struct umm_object *obj, void *buf, size_t bytes, uint
 		got = (size_t)got > offset ? (ssize_t)min_u64((uint64_t)got - offset, bytes) : 0;
 		memcpy(buf, (char *)iov.iov_base + offset, (size_t)got);
 		count_vm_events(obj->mm, BYPASS, 1);
+		memcg_count_read(obj->memcg, 1);
 		memcg_count_event(obj->memcg, MEMCG_EV_BYPASS, 1);
 	}
 	os_free(iov.iov_base);
@@ -161,8 +172,6 @@ ssize_t filemap_read(struct umm_object *obj, void *buf, size_t bytes, uint64_t o
 			break;
 		done += (size_t)got;
 	}
-	count_vm_events(obj->mm, PGFAULT, (done + PAGE_SIZE - 1) >> PAGE_SHIFT);
-	memcg_count_read(obj->memcg, (done + PAGE_SIZE - 1) >> PAGE_SHIFT);
 	return (ssize_t)done;
 }
 
@@ -170,7 +179,7 @@ int filemap_readahead(struct umm_object *obj, uint64_t start, uint64_t end)
 {
 	end = min_u64(end, mapping_end_index(obj->mapping));
 	for (uint64_t index = start; index < end; index++) {
-		struct folio *folio = mapping_get_folio(obj->mapping, index);
+		struct folio *folio = mapping_get_folio(obj->mapping, index, NULL);
 		int err = 0;
 
 		if (!folio)

@@ -8,8 +8,9 @@
 
 #include "cache/fill.h"
 
-/* The page at index, with a reference for the caller. `want`: pages that the caller is going to read
- * from there on, at least 1. -ERANGE behind the end; nowait: only what is cached, -EAGAIN. */
+/* The page at index, with a reference for the caller; counted as a read, but not yet as a use of the
+ * page. `want`: pages that the caller is going to read from there on, at least 1. -ERANGE behind the
+ * end; nowait: only what is cached, -EAGAIN. */
 int filemap_get_folio(struct umm_object *obj, uint64_t index, uint64_t want, bool nowait,
 		      struct folio **ret_folio);
 

@@ -226,11 +226,12 @@ int fill_run(struct umm_object *obj, struct fill *fill, struct folio **ret_folio
 	struct folio *folios[FILL_MAX_PAGES];
 	struct mm *mm = obj->mm;
 	unsigned nr_folios = 0, nr = 0;
-	int ret = fill_get_folios(obj, fill, folios);
+	int ret = fill_get_folios(obj, fill, folios), store_error = 0;
 
 	if (!ret) {
 		nr_folios = fill->nr;
 		ret = fill_load(obj->mapping, fill, folios);
+		store_error = ret < 0 ? ret : 0;
 	}
 	if (ret > 0) {
 		nr = (unsigned)ret;
@@ -242,7 +243,8 @@ int fill_run(struct umm_object *obj, struct fill *fill, struct folio **ret_folio
 		fill_add_lru(mm, folios, nr);
 		fill_count(obj, nr);
 	}
-	fill_finish(fill, ret);
+	/* That our memcg is at its limit, or gone, is not the waiters' affair: they look again. */
+	fill_finish(fill, store_error);
 	if (nr_folios > nr)
 		fill_free(obj, folios + nr, nr_folios - nr);
 	if (nr > 1)

@@ -17,7 +17,7 @@
 struct fill {
 	_Atomic uint32_t done; /* futex word: 0 in flight, 1 over */
 	_Atomic uint32_t refs;
-	int error; /* of the page at `index`; valid once done */
+	int error; /* the store's, of the page at `index`; valid once done */
 	uint64_t index;
 	unsigned nr; /* pages claimed: [index, index + nr) */
 };

@@ -65,23 +65,30 @@ static inline bool entry_is_folio(const void *entry)
  * The cached folio at index, with a reference; NULL if there is none that can be had just now. Takes no
  * lock. A stale pointer out of the index is harmless: struct pages are type-stable, and once we hold a
  * reference the folio says itself whether it is still this page of this mapping.
+ *
+ * `reader`, if not NULL, is the memcg whose read this is: a hit is counted in the same read section.
  */
-static inline struct folio *mapping_get_folio(struct mapping *mapping, uint64_t index)
+static inline __attribute__((always_inline)) struct folio *
+mapping_get_folio(struct mapping *mapping, uint64_t index, struct mem_cgroup *reader)
 {
 	struct mm *mm = mapping->mm;
-	struct folio *folio;
+	struct folio *folio, *stale = NULL;
 
 	rcu_read_lock(&mm->rcu);
 	folio = xa_load(&mapping->pages, index);
-	if (!entry_is_folio(folio) || unlikely(!folio_try_get(folio)))
+	if (!entry_is_folio(folio) || unlikely(!folio_try_get(folio))) {
 		folio = NULL;
-	rcu_read_unlock(&mm->rcu);
-	if (unlikely(folio &&
-		     (atomic_load_explicit(&folio->mapping, memory_order_relaxed) != mapping ||
-		      atomic_load_explicit(&folio->index, memory_order_relaxed) != index))) {
-		folio_put(folio);
+	} else if (unlikely(atomic_load_explicit(&folio->mapping, memory_order_relaxed) !=
+				    mapping ||
+			    atomic_load_explicit(&folio->index, memory_order_relaxed) != index)) {
+		stale = folio;
 		folio = NULL;
+	} else if (reader) {
+		memcg_count_read(reader, 1);
 	}
+	rcu_read_unlock(&mm->rcu);
+	if (unlikely(stale))
+		folio_put(stale);
 	return folio;
 }
 

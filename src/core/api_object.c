@@ -6,14 +6,14 @@
  * that wakes nobody, such as a load that ended. */
 #define PIN_POLL_NS 2000000ull
 
-static int memcg_enter(struct mem_cgroup *cg)
+static inline __attribute__((always_inline)) int memcg_enter(struct mem_cgroup *cg)
 {
-	if (threads_enter(&cg->mm->threads))
+	if (unlikely(threads_enter(&cg->mm->threads)))
 		return -EAGAIN;
-	return memcg_is_dying(cg) ? -ESTALE : 0;
+	return unlikely(memcg_is_dying(cg)) ? -ESTALE : 0;
 }
 
-static inline int object_enter(struct umm_object *obj)
+static inline __attribute__((always_inline)) int object_enter(struct umm_object *obj)
 {
 	if (unlikely(!obj))
 		return -EINVAL;

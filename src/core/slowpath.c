@@ -12,6 +12,8 @@
  * reclaimed, but not for ever. */
 #define MAX_RECLAIM_RETRIES 16
 #define MAX_RECLAIM_ROUNDS 256
+/* Reclaim frees pages here and there: for a contiguous piece it helps only so much. */
+#define MAX_HIGH_ORDER_ROUNDS 16
 
 /* Pages a shrink asks of reclaim at a time. */
 #define MAX_SHRINK_PAGES 1024
@@ -39,10 +41,16 @@ static bool memcg_reclaim_in_flight(struct mem_cgroup *memcg)
 static int refusal(struct mem_cgroup *over, uint64_t max, uint64_t nr)
 {
 	uint64_t kernel = memcg_stat_sum(over, MEMCG_KERNEL);
-	bool pinned = kernel + nr <= max && memcg_usage(over) > kernel;
+	return kernel + nr <= max && memcg_usage(over) > kernel ? -EBUSY : -ENOMEM;
+}
 
-	memcg_count_event(over, pinned ? MEMCG_EV_PINNED : MEMCG_EV_OOM, 1);
-	return pinned ? -EBUSY : -ENOMEM;
+/* The same for a charge or an allocation, which is an event. */
+static int refuse(struct mem_cgroup *over, uint64_t max, uint64_t nr)
+{
+	int err = refusal(over, max, nr);
+
+	memcg_count_event(over, err == -EBUSY ? MEMCG_EV_PINNED : MEMCG_EV_OOM, 1);
+	return err;
 }
 
 /*
@@ -81,10 +89,17 @@ static int charge_pages(const struct folio_request *req, uint64_t nr)
 			memcg_count_event(over, MEMCG_EV_MAX, 1);
 		if (nr > atomic_load_explicit(&over->memory.max, memory_order_relaxed) ||
 		    round == MAX_RECLAIM_ROUNDS || !reclaim_round(over, nr, &dry))
-			return refusal(
-				over, atomic_load_explicit(&over->memory.max, memory_order_relaxed),
-				nr);
+			return refuse(over,
+				      atomic_load_explicit(&over->memory.max, memory_order_relaxed),
+				      nr);
 	}
+}
+
+/* A caller had success: no node is hopeless any more. */
+static void kswapd_hope(struct mm *mm)
+{
+	for (unsigned node = 0; node < mm->nr_nodes; node++)
+		atomic_store_explicit(&mm->node[node].kswapd.failures, 0, memory_order_relaxed);
 }
 
 static void wake_all_kswapd(struct mm *mm)
@@ -114,6 +129,7 @@ static unsigned alloc_more(struct mm *mm, const struct folio_request *req, int a
 static int alloc_frames(struct mm *mm, const struct folio_request *req, struct folio **out)
 {
 	unsigned have = alloc_more(mm, req, ALLOC_WMARK_LOW, 0, out);
+	unsigned rounds = req->order ? MAX_HIGH_ORDER_ROUNDS : MAX_RECLAIM_ROUNDS;
 	uint64_t missing;
 	unsigned dry = 0;
 
@@ -121,15 +137,16 @@ static int alloc_frames(struct mm *mm, const struct folio_request *req, struct f
 		wake_all_kswapd(mm);
 		have = alloc_more(mm, req, ALLOC_WMARK_MIN, have, out);
 	}
-	for (unsigned round = 0; have < req->nr && !req->nowait && round < MAX_RECLAIM_ROUNDS;
-	     round++) {
+	for (unsigned round = 0; have < req->nr && !req->nowait && round < rounds; round++) {
 		missing = (uint64_t)(req->nr - have) << req->order;
-		if (reclaim_direct(mm, missing))
+		if (reclaim_direct(mm, missing)) {
 			dry = 0;
-		else if (dry++ == 0)
+			kswapd_hope(mm);
+		} else if (dry++ == 0) {
 			lru_add_drain_all(mm);
-		else
+		} else {
 			break;
+		}
 		have = alloc_more(mm, req, dry ? ALLOC_NO_WATERMARKS : ALLOC_WMARK_MIN, have, out);
 	}
 	if (have < req->nr)
@@ -144,7 +161,7 @@ static int alloc_frames(struct mm *mm, const struct folio_request *req, struct f
 	}
 	if (req->nowait)
 		return -EAGAIN;
-	return refusal(root_memcg(mm), mm->nr_pages, (uint64_t)req->nr << req->order);
+	return refuse(root_memcg(mm), mm->nr_pages, (uint64_t)req->nr << req->order);
 }
 
 int slowpath_get_folios(struct mm *mm, const struct folio_request *req, struct folio **out)

@@ -78,6 +78,8 @@ ssize_t umm_vmstat(umm_t *umm, struct umm_stat *out, size_t cap)
 	stat_row(&rows, "index_bytes",
 		 atomic_load_explicit(&mm->nr_index_nodes, memory_order_relaxed) *
 			 sizeof(struct xa_node));
+	/* Reads and pins, hits and misses; counted by memcg alone, since it is on every hit's path. */
+	stat_row(&rows, "pgfault", memcg_pgfault_sum(root_memcg(mm)));
 	stat_row(&rows, "warnings", atomic_load_explicit(&mm->nr_warnings, memory_order_relaxed));
 	for (unsigned i = 0; i < NR_VM_EVENTS; i++)
 		stat_row(&rows, vm_event_name(i), vm_event_sum(mm, i));

@@ -217,7 +217,7 @@ static bool mark_active_in_batch(struct mm *mm, struct folio *folio)
 	return found;
 }
 
-void folio_mark_accessed(struct mm *mm, struct folio *folio)
+void folio_mark_accessed_slow(struct mm *mm, struct folio *folio)
 {
 	uint32_t flags = atomic_load_explicit(&folio->flags, memory_order_relaxed);
 	bool taken;

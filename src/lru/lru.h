@@ -114,7 +114,17 @@ void folio_add_lru(struct mm *mm, struct folio *folio);
 void folios_add_lru(struct folio **folios, unsigned nr);
 /* The folio was used: first time PG_referenced, second time activation. Takes no lock but, once an
  * activation, a try-lock of this CPU's batch. */
-void folio_mark_accessed(struct mm *mm, struct folio *folio);
+void folio_mark_accessed_slow(struct mm *mm, struct folio *folio);
+static inline void folio_mark_accessed(struct mm *mm, struct folio *folio)
+{
+	const uint32_t settled = PG_BIT(PG_active) | PG_BIT(PG_unevictable);
+	uint32_t flags = atomic_load_explicit(&folio->flags, memory_order_relaxed);
+
+	/* Hot, and known to be: nothing to note. */
+	if (likely((flags & PG_BIT(PG_referenced)) && (flags & settled)))
+		return;
+	folio_mark_accessed_slow(mm, folio);
+}
 void folio_deactivate(struct mm *mm, struct folio *folio);
 void folio_rotate_reclaimable(struct mm *mm, struct folio *folio);
 /* Drain this CPU's batches; all CPUs' batches, in such a way that everything queued before the call is

@@ -12,8 +12,7 @@
 /* clang-format off */
 #define VM_EVENTS(X)                                                                          \
 	X(PGALLOC, "pgalloc_normal") X(PGFREE, "pgfree")                                      \
-	X(PGFAULT, "pgfault")           /* page reads and pins, hits and misses */            \
-	X(PGMAJFAULT, "pgmajfault")     /* ... that had to wait for a store */                \
+	X(PGMAJFAULT, "pgmajfault")     /* reads and pins that had to load */                 \
 	X(PGPGIN, "pgpgin_pages")       /* pages read from stores */                          \
 	X(READAHEAD, "readahead_pages") /* ... ahead of being asked for */                    \
 	X(BYPASS, "bypass_pages")       /* read past the cache: all was pinned */             \

@@ -72,6 +72,31 @@ KEEP void sleep_ns(uint64_t ns)
 	nanosleep(&t, NULL);
 }
 
+/* CPU time of the calling thread: what a busy machine does to it does not count. */
+KEEP uint64_t thread_cpu_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* ---- builds ---- */
+
+#if defined(__SANITIZE_THREAD__)
+#define UNDER_TSAN 1
+#else
+#define UNDER_TSAN 0
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#define UNDER_ASAN 1
+#else
+#define UNDER_ASAN 0
+#endif
+
+/* A number of rounds, so many times smaller under ThreadSanitizer. */
+#define FEWER_IN_TSAN(n, factor) (UNDER_TSAN ? (n) / (factor) : (n))
+
 /* ---- random ---- */
 
 KEEP uint64_t rng_next(uint64_t *state)
@@ -176,6 +201,13 @@ KEEP uint64_t memcg_event(umm_memcg_t *cg, const char *name)
 	struct umm_stat st[32];
 
 	return stat_find(st, umm_memcg_events(cg, st, 32), name);
+}
+
+/* Pages on all lists of the instance, as far as they are not in a CPU's batch. */
+KEEP uint64_t pages_listed(umm_t *mm)
+{
+	return vmstat(mm, "nr_inactive_file") + vmstat(mm, "nr_active_file") +
+	       vmstat(mm, "nr_unevictable");
 }
 
 KEEP uint64_t pages_scanned(umm_t *mm)
@@ -303,6 +335,26 @@ KEEP int pin_checked(umm_obj_t *obj, uint64_t id, uint64_t index, umm_folio_t **
 	if (!err)
 		must(page_is(umm_folio_data(*ret), id, index));
 	return err;
+}
+
+/* Is the page in the cache? */
+KEEP bool page_is_cached(umm_obj_t *obj, uint64_t index)
+{
+	umm_folio_t *folio;
+
+	if (umm_pin(obj, index, UMM_NOWAIT, &folio))
+		return false;
+	umm_unpin(folio);
+	return true;
+}
+
+KEEP uint64_t pages_cached(umm_obj_t *obj)
+{
+	uint64_t nr = 0;
+
+	for (uint64_t i = 0; i < umm_obj_bytes(obj) / UMM_PAGE_SIZE; i++)
+		nr += page_is_cached(obj, i);
+	return nr;
 }
 
 /* ---- threads ---- */

@@ -101,12 +101,20 @@ static inline void list_splice_tail_init(struct list_head *from, struct list_hea
 #define list_entry(ptr, type, member) container_of(ptr, type, member)
 #define list_first_entry(h, type, member) list_entry((h)->next, type, member)
 #define list_last_entry(h, type, member) list_entry((h)->prev, type, member)
-#define list_for_each_entry(pos, h, type, member)                          \
-	for (pos = list_first_entry(h, type, member); &pos->member != (h); \
+/* Is `pos` what stands for the list's head at the end of a walk? It is no real entry, and may not even
+ * be aligned like one: its members must not be named. */
+#define list_entry_is_head(pos, h, type, member) \
+	((const struct list_head *)((const char *)(pos) + offsetof(type, member)) == (h))
+
+#define list_for_each_entry(pos, h, type, member)                                                \
+	for (pos = list_first_entry(h, type, member); !list_entry_is_head(pos, h, type, member); \
 	     pos = list_entry(pos->member.next, type, member))
-#define list_for_each_entry_safe(pos, tmp, h, type, member)   \
-	for (pos = list_first_entry(h, type, member),         \
-	    tmp = list_entry(pos->member.next, type, member); \
-	     &pos->member != (h); pos = tmp, tmp = list_entry(tmp->member.next, type, member))
+
+/* `tmp` is looked up before the body, which may unlink or free `pos`. */
+#define list_for_each_entry_safe(pos, tmp, h, type, member)           \
+	for (pos = list_first_entry(h, type, member);                 \
+	     !list_entry_is_head(pos, h, type, member) &&             \
+	     ((tmp = list_entry(pos->member.next, type, member)), 1); \
+	     pos = tmp)
 
 #endif

@@ -287,6 +287,9 @@ static void ring_discard(struct os_io *io, struct ring *ring, int err)
 	if (err == -EBADF || err == -EOPNOTSUPP)
 		ring->uring.ring_fd = -1;
 	ring_destroy(ring);
+	/* A sandbox that was entered after the ring was made. */
+	if (err == -EPERM || err == -EACCES || err == -ENOSYS)
+		atomic_store_explicit(&io->uring, false, memory_order_relaxed);
 	io_lock(io);
 	VM_BUG_ON(io->nr_rings == 0);
 	io->nr_rings--;
@@ -478,7 +481,8 @@ void os_io_read(struct os_io *io, struct os_read *reads, unsigned nr)
 		reads[i].result = fault_point(FAULT_IO) ? -EIO : NOT_DONE;
 		nr_left += reads[i].result == NOT_DONE;
 	}
-	/* For one read a ring is no gain: also one system call. See bench in the comment below. */
+	/* One read is one system call either way, and preadv is the cheaper one: 4.6 against 7.1 us
+	 * for a page from the kernel's cache, 106 against 125 us from the disk (medians, 2 CPUs). */
 	if (nr_left > 1)
 		ring = ring_lease(io);
 	if (ring)

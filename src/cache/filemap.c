@@ -50,8 +50,8 @@ static int filemap_miss(struct umm_object *obj, uint64_t index, uint64_t want,
 	return claim < 0 ? claim : 0;
 }
 
-static int get_missing_folio(struct umm_object *obj, uint64_t index, uint64_t want, bool nowait,
-			     struct folio **ret_folio)
+int filemap_get_missing(struct umm_object *obj, uint64_t index, uint64_t want, bool nowait,
+			struct folio **ret_folio)
 {
 	struct folio *folio = NULL;
 	int err;
@@ -67,39 +67,7 @@ static int get_missing_folio(struct umm_object *obj, uint64_t index, uint64_t wa
 		if (!folio)
 			folio = mapping_get_folio(obj->mapping, index, NULL);
 	}
-	memcg_count_read(obj->memcg, 1);
-	*ret_folio = folio;
-	return 0;
-}
-
-int filemap_get_folio(struct umm_object *obj, uint64_t index, uint64_t want, bool nowait,
-		      struct folio **ret_folio)
-{
-	struct folio *folio = mapping_get_folio(obj->mapping, index, obj->memcg);
-
-	if (unlikely(!folio))
-		return get_missing_folio(obj, index, want, nowait, ret_folio);
-	*ret_folio = folio;
-	return 0;
-}
-
-/* The page was used: sequential detection, and the LRU. Parts of one page count once. */
-static void filemap_accessed(struct umm_object *obj, struct folio *folio, uint64_t index)
-{
-	if (atomic_load_explicit(&obj->next_index, memory_order_relaxed) != index + 1) {
-		atomic_store_explicit(&obj->next_index, index + 1, memory_order_relaxed);
-		folio_mark_accessed(obj->mm, folio);
-	}
-}
-
-int filemap_pin(struct umm_object *obj, uint64_t index, bool nowait, struct folio **ret_folio)
-{
-	struct folio *folio;
-	int err = filemap_get_folio(obj, index, 1, nowait, &folio);
-
-	if (unlikely(err))
-		return err;
-	filemap_accessed(obj, folio, index);
+	memcg_count_read(obj->memcg);
 	*ret_folio = folio;
 	return 0;
 }
@@ -120,7 +88,7 @@ static ssize_t read_bypass(struct umm_object *obj, void *buf, size_t bytes, uint
 		got = (size_t)got > offset ? (ssize_t)min_u64((uint64_t)got - offset, bytes) : 0;
 		memcpy(buf, (char *)iov.iov_base + offset, (size_t)got);
 		count_vm_events(obj->mm, BYPASS, 1);
-		memcg_count_read(obj->memcg, 1);
+		memcg_count_read(obj->memcg);
 		memcg_count_event(obj->memcg, MEMCG_EV_BYPASS, 1);
 	}
 	os_free(iov.iov_base);

@@ -84,7 +84,7 @@ mapping_get_folio(struct mapping *mapping, uint64_t index, struct mem_cgroup *re
 		stale = folio;
 		folio = NULL;
 	} else if (reader) {
-		memcg_count_read(reader, 1);
+		memcg_count_hit(reader);
 	}
 	rcu_read_unlock(&mm->rcu);
 	if (unlikely(stale))

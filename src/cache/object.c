@@ -107,7 +107,7 @@ static struct umm_object *object_alloc(struct mem_cgroup *memcg)
 {
 	struct umm_object *obj;
 
-	if (memcg_cpu_alloc(memcg))
+	if (memcg_reads_alloc(memcg))
 		return NULL;
 	obj = os_alloc_aligned(CACHE_LINE, sizeof(*obj));
 	if (obj) {

@@ -122,7 +122,9 @@ static int pin_in_turn(struct umm_object *obj, uint64_t index, uint64_t deadline
 		bool first = pin_queue_is_first(owner, &waiter);
 		uint64_t now;
 
-		if (first)
+		if (memcg_is_dying(obj->memcg))
+			err = -ESTALE;
+		else if (first)
 			err = filemap_pin(obj, index, false, ret_folio);
 		now = os_now_ns();
 		if (err != -EBUSY || now >= deadline)
@@ -161,16 +163,22 @@ int umm_pin_timed(umm_obj_t *obj, uint64_t index, uint32_t flags, uint64_t timeo
 	return pin_in_turn(obj, index, deadline, ret_folio);
 }
 
+/* The last reference, or the last pin of a folio that reclaim met. */
+static __cold void unpin_finish(struct folio *folio, int32_t old)
+{
+	/* Only here does the thread need a slot. It has one unless the pin was handed to it. */
+	int err = threads_enter(&folio->pgdat->mm->threads);
+
+	VM_BUG_ON(err); /* more than UMM_MAX_THREADS threads call */
+	folio_put_finish(folio, old);
+}
+
 void umm_unpin(umm_folio_t *folio)
 {
-	int err;
+	int32_t old;
 
-	if (!folio)
-		return;
-	err = threads_enter(&folio->pgdat->mm->threads);
-	VM_BUG_ON(
-		err); /* a pin was taken by a thread that had a slot; handing it to one without is a bug */
-	folio_put(folio);
+	if (folio && folio_put_begin(folio, &old))
+		unpin_finish(folio, old);
 }
 
 void *umm_folio_data(umm_folio_t *folio)

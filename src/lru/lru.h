@@ -158,16 +158,30 @@ void folios_put(struct mm *mm, struct folio **folios, unsigned nr);
 /* Free frozen (refcount 0) folios that are off the LRU and out of the cache. */
 void folios_free_frozen(struct mm *mm, struct folio **folios, unsigned nr);
 
+/* Drop a reference without what may have to follow: true if folio_put_finish must be called with what
+ * was there before. For a caller who has to prepare for that; everybody else uses folio_put. */
+static inline bool __must_check folio_put_begin(struct folio *folio, int32_t *ret_old)
+{
+	*ret_old = atomic_fetch_sub_explicit(&folio->refcount, 1, memory_order_acq_rel);
+	VM_DEBUG_ON(*ret_old <= 0);
+	return unlikely(*ret_old == 1 || (*ret_old == 2 && folio_test(folio, PG_pinned)));
+}
+
+static inline void folio_put_finish(struct folio *folio, int32_t old)
+{
+	if (old == 1)
+		folio_release(folio);
+	else
+		folio_rescue(folio);
+}
+
 /* Drop a reference. Never under lru_lock or zone->lock. */
 static inline void folio_put(struct folio *folio)
 {
-	int32_t old = atomic_fetch_sub_explicit(&folio->refcount, 1, memory_order_acq_rel);
+	int32_t old;
 
-	VM_DEBUG_ON(old <= 0);
-	if (unlikely(old == 1))
-		folio_release(folio);
-	else if (old == 2 && unlikely(folio_test(folio, PG_pinned)))
-		folio_rescue(folio);
+	if (folio_put_begin(folio, &old))
+		folio_put_finish(folio, old);
 }
 
 /* Drop a reference that cannot be the last, under any lock: somebody else is known to hold one. */

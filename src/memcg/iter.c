@@ -14,17 +14,17 @@
 /* First of pos's siblings behind it; NULL if it is, or was, the last. */
 static struct mem_cgroup *next_sibling(struct mem_cgroup *pos)
 {
-	struct mem_cgroup *sibling;
+	struct list_head *children = &pos->parent->children;
+	struct list_head *next;
 
 	if (memcg_is_linked(pos)) {
-		if (pos->sibling.next == &pos->parent->children)
-			return NULL;
-		return list_entry(pos->sibling.next, struct mem_cgroup, sibling);
+		next = pos->sibling.next;
+	} else {
+		for (next = children->next; next != children; next = next->next)
+			if (list_entry(next, struct mem_cgroup, sibling)->id > pos->id)
+				break;
 	}
-	list_for_each_entry (sibling, &pos->parent->children, struct mem_cgroup, sibling)
-		if (sibling->id > pos->id)
-			return sibling;
-	return NULL;
+	return next == children ? NULL : list_entry(next, struct mem_cgroup, sibling);
 }
 
 struct mem_cgroup *memcg_next(struct mem_cgroup *root, struct mem_cgroup *pos)

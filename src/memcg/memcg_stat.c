@@ -93,29 +93,46 @@ void memcg_count_event(struct mem_cgroup *memcg, enum memcg_event event, uint64_
 	count_end(memcg, opened);
 }
 
-void memcg_count_read_slow(struct mem_cgroup *memcg, uint64_t n)
+/* Count in the thread's line, claiming it if it is nobody's. */
+static void reads_add(struct memcg_reads *reads, uint32_t mask)
+{
+	uint32_t me = os_thread_slot() + 1, owner = 0;
+	struct memcg_reads *line = &reads[(me - 1) & mask];
+
+	if (atomic_compare_exchange_strong_explicit(&line->owner, &owner, me, memory_order_relaxed,
+						    memory_order_relaxed) ||
+	    owner == me)
+		thread_count(&line->own, 1);
+	else
+		counter_add(&line->others, 1);
+}
+
+void memcg_count_read(struct mem_cgroup *memcg)
 {
 	bool opened = count_begin(memcg);
 	struct mem_cgroup *to = nearest_counting(memcg);
-	struct memcg_cpu *cpu = atomic_load_explicit(&to->cpu, memory_order_acquire);
+	struct memcg_reads *reads = atomic_load_explicit(&to->reads, memory_order_acquire);
 
-	counter_add(cpu ? &cpu[os_cpu()].pgfault : &to->folded_pgfault, n);
+	if (reads)
+		reads_add(reads, memcg->mm->memcgs->reads_mask);
+	else
+		counter_add(&to->folded_pgfault, 1);
 	count_end(memcg, opened);
 }
 
-int memcg_cpu_alloc(struct mem_cgroup *memcg)
+int memcg_reads_alloc(struct mem_cgroup *memcg)
 {
-	size_t bytes = memcg->mm->nr_cpus * sizeof(struct memcg_cpu);
-	struct memcg_cpu *cpu, *other = NULL;
+	size_t bytes = (memcg->mm->memcgs->reads_mask + 1) * sizeof(struct memcg_reads);
+	struct memcg_reads *reads, *other = NULL;
 
-	if (atomic_load_explicit(&memcg->cpu, memory_order_acquire))
+	if (atomic_load_explicit(&memcg->reads, memory_order_acquire))
 		return 0;
-	cpu = os_alloc_aligned(CACHE_LINE, bytes);
-	if (!cpu)
+	reads = os_alloc_aligned(CACHE_LINE, bytes);
+	if (!reads)
 		return -ENOMEM;
-	if (!atomic_compare_exchange_strong_explicit(&memcg->cpu, &other, cpu, memory_order_acq_rel,
-						     memory_order_acquire))
-		os_free(cpu);
+	if (!atomic_compare_exchange_strong_explicit(&memcg->reads, &other, reads,
+						     memory_order_acq_rel, memory_order_acquire))
+		os_free(reads);
 	return 0;
 }
 
@@ -128,11 +145,11 @@ static uint64_t counter_read(const _Atomic uint64_t *counter)
 
 static uint64_t own_pgfault(const struct mem_cgroup *memcg)
 {
-	const struct memcg_cpu *cpu = atomic_load_explicit(&memcg->cpu, memory_order_acquire);
+	const struct memcg_reads *reads = atomic_load_explicit(&memcg->reads, memory_order_acquire);
 	uint64_t sum = counter_read(&memcg->folded_pgfault);
 
-	for (unsigned i = 0; cpu && i < memcg->mm->nr_cpus; i++)
-		sum += counter_read(&cpu[i].pgfault);
+	for (uint32_t i = 0; reads && i <= memcg->mm->memcgs->reads_mask; i++)
+		sum += counter_read(&reads[i].own) + counter_read(&reads[i].others);
 	return sum;
 }
 

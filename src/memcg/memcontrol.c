@@ -72,7 +72,7 @@ static void memcg_free(struct mem_cgroup *memcg)
 	VM_BUG_ON(!list_empty(&memcg->pin_queue.waiters));
 	VM_BUG_ON(atomic_load_explicit(&memcg->nr_stocks, memory_order_relaxed) != 0);
 	memcg_slots_disown(memcg);
-	os_free(atomic_load_explicit(&memcg->cpu, memory_order_relaxed));
+	os_free(atomic_load_explicit(&memcg->reads, memory_order_relaxed));
 	os_free(memcg);
 	atomic_fetch_sub_explicit(&dom->nr_blocks, 1, memory_order_relaxed);
 }
@@ -104,6 +104,16 @@ static int memcg_link(struct mem_cgroup *memcg, struct mem_cgroup *parent)
 
 /* ---- instance ---- */
 
+/* Lines for counting reads: a power of two, some for each CPU so that few threads share one. */
+static uint32_t reads_lines(unsigned nr_cpus)
+{
+	uint32_t lines = 8;
+
+	while (lines < 2 * nr_cpus && lines < 256)
+		lines *= 2;
+	return lines;
+}
+
 int memcg_domain_init(struct mm *mm)
 {
 	struct memcg_domain *dom;
@@ -115,6 +125,7 @@ int memcg_domain_init(struct mm *mm)
 	if (!dom)
 		return -ENOMEM;
 	lock_init(&dom->tree_lock, LOCK_MEMCG_TREE);
+	dom->reads_mask = reads_lines(mm->nr_cpus) - 1;
 	mm->memcgs = dom;
 	if (memcg_slots_init(dom))
 		goto out_dom;

@@ -79,9 +79,15 @@ enum memcg_event {
 		NR_MEMCG_EVENTS,
 };
 
-/* Reads on the hit path, one line a CPU so that two threads of one memcg do not share it. */
-struct memcg_cpu {
-	_Atomic uint64_t pgfault;
+/*
+ * Reads, hits included: the one count on the hit path. Threads are spread over a few lines by their
+ * number. The first thread that comes to a line owns it and counts there without an atomic addition,
+ * as the only writer of `own`; those that share the line add to `others`.
+ */
+struct memcg_reads {
+	_Atomic uint32_t owner;  /* thread slot + 1; 0: nobody yet. Set once */
+	_Atomic uint64_t own;    /* (owner) */
+	_Atomic uint64_t others; /* (A) */
 } __aligned(CACHE_LINE);
 
 /* Callers that wait for an unpin, first come first served. */
@@ -98,14 +104,14 @@ struct pin_waiter {
 
 struct mem_cgroup {
 	/* First line: read on every hit, written hardly ever. */
-	struct mm *mm;                   /* (C) */
-	struct mem_cgroup *parent;       /* (C) NULL: root. Holds a reference on it */
-	_Atomic(struct memcg_cpu *) cpu; /* nr_cpus of them; NULL until the first handle */
-	char *name;                      /* (C) in the same block, behind the lruvecs */
-	uint32_t id;                     /* (C) number for people and lock tags, never reused;
+	struct mm *mm;                       /* (C) */
+	struct mem_cgroup *parent;           /* (C) NULL: root. Holds a reference on it */
+	_Atomic(struct memcg_reads *) reads; /* NULL until the first handle */
+	char *name;                          /* (C) in the same block, behind the lruvecs */
+	uint32_t id;                         /* (C) number for people and lock tags, never reused;
 					      grows, so each children list is in order of id */
-	uint32_t depth;                  /* (C) root 0 */
-	_Atomic bool dying;              /* no new charges, handles or children */
+	uint32_t depth;                      /* (C) root 0 */
+	_Atomic bool dying;                  /* no new charges, handles or children */
 	_Atomic bool dead; /* counters (to be) folded: count at the parent from now on */
 
 	struct page_counter memory __aligned(CACHE_LINE);
@@ -120,6 +126,22 @@ struct mem_cgroup {
 	uint64_t check_pages;   /* scratch of the whole-state check (core/check.c) */
 	struct lruvec lruvec[]; /* (C) nr_nodes of them */
 };
+
+struct memcg_domain {
+	struct lock tree_lock;
+	struct mem_cgroup *root;
+	struct memcg_slot *slots; /* reserved; type-stable */
+	/* Tree lock. Slots below nr_slots were in use once; free_slots and limbo_slots are rings:
+	 * those to hand out, and those that wait for a grace period before that (slot.c). */
+	memcg_slot_t nr_slots, free_slots, limbo_slots;
+	uint32_t nr_free_slots;
+	_Atomic uint32_t next_id;
+	_Atomic uint64_t nr_blocks, nr_live;
+	uint32_t reads_mask;       /* (C) lines of a struct memcg_reads array - 1 */
+	struct memcg_stock *stock; /* nr_cpus of them (charge.c) */
+};
+
+#define MEMCG_MAX_SLOTS (1u << 20)
 
 /* ---- instance ---- */
 
@@ -261,20 +283,25 @@ void memcg_slots_reap(struct lruvec *parent, unsigned budget);
  * it is dead. Caller holds a reference or is in an RCU read section. */
 void memcg_count(struct mem_cgroup *memcg, enum memcg_stat_item item, int64_t n);
 void memcg_count_event(struct mem_cgroup *memcg, enum memcg_event event, uint64_t n);
-void memcg_count_read_slow(struct mem_cgroup *memcg, uint64_t n);
-/* Count reads, hits included. Exact for ever when called in a read section; outside, it opens one. */
-static inline void memcg_count_read(struct mem_cgroup *memcg, uint64_t n)
+/* Count a read from anywhere. */
+void memcg_count_read(struct mem_cgroup *memcg);
+/* The same on the hit path. Caller is in an RCU read section. */
+static inline void memcg_count_hit(struct mem_cgroup *memcg)
 {
-	struct memcg_cpu *cpu = atomic_load_explicit(&memcg->cpu, memory_order_acquire);
+	struct memcg_reads *line = atomic_load_explicit(&memcg->reads, memory_order_acquire);
+	uint32_t slot = os_thread_slot();
 
-	if (likely(cpu != NULL && rcu_read_held(&memcg->mm->rcu) &&
-		   !atomic_load_explicit(&memcg->dead, memory_order_acquire)))
-		atomic_fetch_add_explicit(&cpu[os_cpu()].pgfault, n, memory_order_relaxed);
-	else
-		memcg_count_read_slow(memcg, n);
+	if (likely(line && !atomic_load_explicit(&memcg->dead, memory_order_acquire))) {
+		line += slot & memcg->mm->memcgs->reads_mask;
+		if (likely(atomic_load_explicit(&line->owner, memory_order_relaxed) == slot + 1)) {
+			thread_count(&line->own, 1);
+			return;
+		}
+	}
+	memcg_count_read(memcg);
 }
-/* Make memcg->cpu; called when a handle is opened. -ENOMEM. */
-int memcg_cpu_alloc(struct mem_cgroup *memcg);
+/* Make memcg->reads; called when a handle is opened. -ENOMEM. */
+int memcg_reads_alloc(struct mem_cgroup *memcg);
 
 /* Hierarchical figures. Take MEMCG_TREE. */
 uint64_t memcg_stat_sum(struct mem_cgroup *memcg, enum memcg_stat_item item);
@@ -299,23 +326,6 @@ bool pin_queue_is_first(struct mem_cgroup *memcg, struct pin_waiter *w);
 void pin_queue_wait(struct mem_cgroup *memcg, struct pin_waiter *w, uint64_t deadline_ns);
 /* Leave, and wake the one behind. */
 void pin_queue_leave(struct mem_cgroup *memcg, struct pin_waiter *w);
-
-/* ---- definitions ---- */
-
-struct memcg_domain {
-	struct lock tree_lock;
-	struct mem_cgroup *root;
-	struct memcg_slot *slots; /* reserved; type-stable */
-	/* Tree lock. Slots below nr_slots were in use once; free_slots and limbo_slots are rings:
-	 * those to hand out, and those that wait for a grace period before that (slot.c). */
-	memcg_slot_t nr_slots, free_slots, limbo_slots;
-	uint32_t nr_free_slots;
-	_Atomic uint32_t next_id;
-	_Atomic uint64_t nr_blocks, nr_live;
-	struct memcg_stock *stock; /* nr_cpus of them (charge.c) */
-};
-
-#define MEMCG_MAX_SLOTS (1u << 20)
 
 /* ---- inside memcg/ ---- */
 

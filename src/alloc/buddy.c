@@ -387,12 +387,13 @@ static uint64_t check_list(struct buddy_walk *w, unsigned order, enum migratetyp
 	uint64_t nr = 0;
 
 	for (const struct list_head *l = head->next; l != head; prev = l, l = l->next) {
-		const struct page *page = list_entry(l, struct page, folio.lru);
+		const struct page *page;
 
 		if (!is_zone_link(w, l)) {
 			violation(w, NULL, order, "link to what is no page of the zone");
 			return nr;
 		}
+		page = list_entry(l, struct page, folio.lru);
 		if (l->prev != prev)
 			violation(w, page, order, "broken links");
 		if (++nr > most) {

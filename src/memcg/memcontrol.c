@@ -96,6 +96,7 @@ static int memcg_link(struct mem_cgroup *memcg, struct mem_cgroup *parent)
 		memcg_get(parent);
 		memcg->depth = parent->depth + 1;
 		list_add_tail(&memcg->sibling, &parent->children);
+		atomic_fetch_add_explicit(&parent->nr_children, 1, memory_order_relaxed);
 	}
 	memcg_slots_publish(memcg);
 	atomic_fetch_add_explicit(&dom->nr_live, 1, memory_order_relaxed);
@@ -286,6 +287,7 @@ void memcg_unlink(struct mem_cgroup *memcg)
 	memcg_fold_counters(memcg);
 	memcg_iter_leave(memcg);
 	list_del(&memcg->sibling);
+	atomic_fetch_sub_explicit(&memcg->parent->nr_children, 1, memory_order_relaxed);
 	memcg_slots_free(dom, ripe);
 	memcg_reap_slots(memcg->parent);
 	atomic_fetch_sub_explicit(&dom->nr_live, 1, memory_order_relaxed);

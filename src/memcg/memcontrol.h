@@ -121,6 +121,7 @@ struct mem_cgroup {
 	_Atomic uint64_t event[NR_MEMCG_EVENTS];
 	_Atomic uint64_t folded_pgfault;    /* reads of destroyed children */
 	struct list_head children, sibling; /* memcg tree lock; sibling.next NULL: unlinked */
+	_Atomic uint32_t nr_children;       /* memcg tree lock to write: those on the list */
 	struct pin_queue pin_queue;
 	struct lock limit_lock; /* one umm_memcg_set at a time */
 	uint64_t check_pages;   /* scratch of the whole-state check (core/check.c) */

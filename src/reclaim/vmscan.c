@@ -195,15 +195,10 @@ static void shrink_node_shared(struct scan_control *sc, unsigned node)
 	}
 }
 
-static bool has_no_children(struct mem_cgroup *memcg)
+/* A hint: a child made or destroyed at this moment waits for the next call. */
+static bool has_no_children(const struct mem_cgroup *memcg)
 {
-	struct mm *mm = memcg->mm;
-	bool none;
-
-	lock_acquire(&mm->threads, &mm->memcgs->tree_lock);
-	none = list_empty(&memcg->children);
-	lock_release(&mm->threads, &mm->memcgs->tree_lock);
-	return none;
+	return atomic_load_explicit(&memcg->nr_children, memory_order_relaxed) == 0;
 }
 
 /* Passes below this would look at less than is wanted. */

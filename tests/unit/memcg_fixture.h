@@ -6,11 +6,14 @@
 #ifndef UMM_TESTS_MEMCG_FIXTURE_H
 #define UMM_TESTS_MEMCG_FIXTURE_H
 
+#include <errno.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 #include <pthread.h>
@@ -181,6 +184,8 @@ static inline uint64_t slot_pages(struct mem_cgroup *memcg, unsigned node)
 
 struct worker {
 	struct os_thread thread;
+	pthread_t self;
+	_Atomic bool running;
 	struct mm *mm;
 	unsigned nr;
 	uint64_t seed;
@@ -193,6 +198,8 @@ static inline void worker_main(void *arg)
 	struct worker *w = arg;
 
 	CHECK(!threads_enter(&w->mm->threads));
+	w->self = pthread_self();
+	atomic_store(&w->running, true);
 	w->fn(w, w->arg);
 }
 
@@ -206,6 +213,7 @@ static inline void workers_start(struct worker *w, unsigned nr, struct mm *mm,
 		w[i].seed = 0x9e3779b97f4a7c15ull * (i + 1);
 		w[i].fn = fn;
 		w[i].arg = arg;
+		atomic_init(&w[i].running, false);
 		CHECK(!os_thread_create(&w[i].thread, worker_main, &w[i], "worker"));
 	}
 }
@@ -214,6 +222,59 @@ static inline void workers_join(struct worker *w, unsigned nr)
 {
 	for (unsigned i = 0; i < nr; i++)
 		os_thread_join(&w[i].thread);
+}
+
+/*
+ * Windows of a few instructions are hit too seldom by chance: signals that sleep hold workers up in
+ * the middle of whatever they do. Start it after the workers, stop it before they are joined.
+ */
+struct stutter {
+	struct worker *w;
+	unsigned nr;
+	pthread_t thread;
+	_Atomic bool stop;
+};
+
+static inline void stutter_handler(int sig)
+{
+	struct timespec nap = { .tv_nsec = 100000 };
+	int saved = errno;
+
+	(void)sig;
+	(void)nanosleep(&nap, NULL);
+	errno = saved;
+}
+
+static inline void *stutter_main(void *arg)
+{
+	struct stutter *s = arg;
+	struct timespec nap = { .tv_nsec = 20000 };
+
+	for (unsigned i = 0; !atomic_load(&s->stop); i++) {
+		struct worker *w = &s->w[i % s->nr];
+
+		if (atomic_load(&w->running))
+			(void)pthread_kill(w->self, SIGUSR1);
+		(void)nanosleep(&nap, NULL);
+	}
+	return NULL;
+}
+
+static inline void stutter_start(struct stutter *s, struct worker *w, unsigned nr)
+{
+	struct sigaction sa = { .sa_handler = stutter_handler, .sa_flags = SA_RESTART };
+
+	s->w = w;
+	s->nr = nr;
+	atomic_init(&s->stop, false);
+	CHECK(!sigaction(SIGUSR1, &sa, NULL));
+	CHECK(!pthread_create(&s->thread, NULL, stutter_main, s));
+}
+
+static inline void stutter_stop(struct stutter *s)
+{
+	atomic_store(&s->stop, true);
+	CHECK(!pthread_join(s->thread, NULL));
 }
 
 /* xorshift; below n. */

@@ -561,14 +561,10 @@ static void dying_worker(struct worker *w, void *arg)
 		if (atomic_load(&folio[i].memcg_slot) != MEMCG_SLOT_NONE) {
 			dying_uncharge(w, folio, i, 1 + (unsigned)worker_random(w, 8));
 		} else {
-			if (!worker_random(w, 8))
-				os_yield(); /* it may be destroyed between here and there */
 			err = memcg_try_charge(memcg, folio_nr_pages(&folio[i]), &over);
 			CHECK(!err || err == -ESTALE || over == race->top);
 			if (err == -ESTALE)
 				atomic_fetch_add(&race->stale, 1);
-			if (!worker_random(w, 4))
-				os_yield();
 			if (!err && worker_random(w, 8))
 				folio_commit_charge(&folio[i], memcg, MEMCG_FILE);
 			else if (!err)
@@ -618,6 +614,7 @@ static void dying_run(struct mm *mm, uint64_t max)
 	struct dying_race race = { .top = new_memcg(root_memcg(mm), "top"),
 				   .lock = PTHREAD_MUTEX_INITIALIZER };
 	struct worker w[DYING_WORKERS];
+	struct stutter stutter;
 
 	set_max(race.top, max);
 	for (unsigned i = 0; i < DYING_PAIRS; i++) {
@@ -628,8 +625,10 @@ static void dying_run(struct mm *mm, uint64_t max)
 		folio_make(mm, &race.folio[i / DYING_FOLIOS][i % DYING_FOLIOS], i % NR_NODES,
 			   i % 5 ? 0 : 2);
 	workers_start(w, DYING_WORKERS, mm, dying_worker, &race);
+	stutter_start(&stutter, w, DYING_WORKERS);
 	for (unsigned round = 0; round < 3000 || (round < 1000000 && dying_goes_on(&race)); round++)
 		dying_replace(&race, round % DYING_PAIRS, round & 1);
+	stutter_stop(&stutter);
 	atomic_store(&race.stop, true);
 	workers_join(w, DYING_WORKERS);
 

@@ -31,7 +31,7 @@ static int digits(const struct list_head *h)
 	const struct item *it;
 	int forward = 1, backward = 0, scale = 1;
 
-	list_for_each_entry(it, h, struct item, link)
+	list_for_each_entry (it, h, struct item, link)
 		forward = forward * 10 + it->value;
 	for (const struct list_head *p = h->prev; p != h; p = p->prev) {
 		backward += scale * list_entry(p, struct item, link)->value;
@@ -124,11 +124,11 @@ static void test_walk_and_delete(void **state)
 
 	(void)state;
 	fill(&h, 0, 6);
-	list_for_each_entry_safe(it, tmp, &h, struct item, link)
+	list_for_each_entry_safe (it, tmp, &h, struct item, link)
 		if (it->value % 2)
 			list_del(&it->link);
 	assert_int_equal(digits(&h), 1024);
-	list_for_each_entry_safe(it, tmp, &h, struct item, link)
+	list_for_each_entry_safe (it, tmp, &h, struct item, link)
 		list_del(&it->link);
 	assert_true(list_empty(&h));
 }
@@ -136,8 +136,10 @@ static void test_walk_and_delete(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_add_and_order), cmocka_unit_test(test_del_poisons),
-		cmocka_unit_test(test_move),          cmocka_unit_test(test_splice),
+		cmocka_unit_test(test_add_and_order),
+		cmocka_unit_test(test_del_poisons),
+		cmocka_unit_test(test_move),
+		cmocka_unit_test(test_splice),
 		cmocka_unit_test(test_walk_and_delete),
 	};
 

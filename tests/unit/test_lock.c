@@ -397,6 +397,16 @@ static void sleeps_under_lru_lock(void)
 	lock_assert_may_sleep(&threads);
 }
 
+static void too_many(void)
+{
+	static struct lock l[LOCK_HELD_MAX + 1];
+
+	for (int i = 0; i <= LOCK_HELD_MAX; i++) {
+		lock_init(&l[i], i);
+		lock_acquire(&threads, &l[i]);
+	}
+}
+
 static void unknown_thread(void)
 {
 	struct umm_threads other;
@@ -421,6 +431,7 @@ static const struct {
 	{ not_held, { "not held", "zone_lock", "pcp" } },
 	{ held_by_another, { "does not hold", "lru_lock", "lru_lock" } },
 	{ sleeps_under_lru_lock, { "sleep", "lru_lock", "lru_lock" } },
+	{ too_many, { "too many locks", "lru_batch", "memcg_stock" } },
 	{ unknown_thread, { "nr_slots", "nr_slots", "nr_slots" } },
 };
 

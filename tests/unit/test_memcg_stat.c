@@ -176,12 +176,14 @@ static void k03_totals_never_run_backwards(void **state)
 	struct k03 k = { .parent = new_memcg(root_memcg(mm), "p"),
 			 .lock = PTHREAD_MUTEX_INITIALIZER };
 	struct worker w[3], sampler;
+	struct stutter stutter;
 	uint64_t sum[K03_COUNTERS];
 
 	for (unsigned i = 0; i < K03_CHILDREN; i++)
 		k.child[i] = new_memcg(k.parent, "child");
 	workers_start(w, 3, mm, k03_counter, &k);
 	workers_start(&sampler, 1, mm, k03_sampler, &k);
+	stutter_start(&stutter, w, 3);
 	for (unsigned round = 0; round < 3000 || (round < 1000000 && atomic_load(&k.samples) < 2000);
 	     round++) {
 		struct mem_cgroup *young = new_memcg(k.parent, "child"), *old;
@@ -194,6 +196,7 @@ static void k03_totals_never_run_backwards(void **state)
 		pthread_mutex_unlock(&k.lock);
 		destroy(old);
 	}
+	stutter_stop(&stutter);
 	atomic_store(&k.stop, true);
 	workers_join(w, 3);
 	atomic_store(&k.stop_samples, true);

@@ -10,13 +10,19 @@
 #include <cmocka.h>
 
 #include <limits.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/os.h"
 
@@ -128,6 +134,61 @@ static void test_arena_refusals(void **state)
 	assert_int_equal(os_arena_populate(p, huge, OS_ARENA_PREFAULT, -1), -ENOMEM);
 	assert_int_equal(resident_pages(p, 1 << 20), 0);
 	munmap(p, huge);
+}
+
+/* ---- what old kernels and sandboxes refuse ---- */
+
+/* From now on this process gets `err` from one system call. */
+static bool forbid(unsigned nr, unsigned err)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, nr, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | err),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog prog = { ARRAY_SIZE(filter), filter };
+
+	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
+	       !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog);
+}
+
+/* In a child: no assertions here. Says what went wrong, 0: nothing, 77: filters do not work here. */
+static int without_system_calls(void)
+{
+	const size_t bytes = 4ul << 20;
+	void *base;
+
+	if (!forbid(SYS_membarrier, ENOSYS) || !forbid(SYS_getrandom, ENOSYS) ||
+	    !forbid(SYS_madvise, EINVAL))
+		return 77;
+	if (os_membarrier() != -ENOSYS)
+		return 1;
+	if (os_random() == os_random())
+		return 2;
+	if (os_arena_map(bytes, 2 << 20, &base))
+		return 3;
+	*(char *)base = 5;
+	if (os_arena_populate(base, bytes, OS_ARENA_PREFAULT | OS_ARENA_HUGE, 0))
+		return 4;
+	if (resident_pages(base, bytes) != bytes / PAGE_SIZE || *(char *)base != 5)
+		return 5;
+	return 0;
+}
+
+static void test_sandbox(void **state)
+{
+	pid_t pid = fork();
+	int status;
+
+	(void)state;
+	assert_true(pid >= 0);
+	if (pid == 0)
+		_exit(without_system_calls());
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	if (WEXITSTATUS(status) != 77)
+		assert_int_equal(WEXITSTATUS(status), 0);
 }
 
 /* ---- CPUs ---- */
@@ -446,6 +507,7 @@ static void test_mutex(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_sandbox), /* forks, so before the first thread */
 		cmocka_unit_test(test_alloc),
 		cmocka_unit_test(test_reserve),
 		cmocka_unit_test(test_arena),

@@ -256,8 +256,8 @@ static void test_readers_never_see_poison(void **state)
 
 	chase_start(&c, w, t);
 	for (int i = 0; i < NR_UPDATES; i++) {
-		struct object *old = atomic_exchange_explicit(&c.current, object_create(),
-							      memory_order_acq_rel);
+		struct object *old =
+			atomic_exchange_explicit(&c.current, object_create(), memory_order_acq_rel);
 
 		rcu_synchronize(&w->rcu);
 		object_destroy(old);
@@ -350,8 +350,8 @@ static void test_deferred_free_waits(void **state)
 
 	chase_start(&c, w, t);
 	for (int i = 0; i < NR_UPDATES * 10; i++) {
-		struct object *old = atomic_exchange_explicit(&c.current, object_create(),
-							      memory_order_acq_rel);
+		struct object *old =
+			atomic_exchange_explicit(&c.current, object_create(), memory_order_acq_rel);
 
 		rcu_defer(&w->rcu, &old->rcu, object_rcu_free);
 		rcu_flush_if_due(&w->rcu);
@@ -492,9 +492,11 @@ static void test_defer_from_many_threads(void **state)
 	world_destroy(w);
 }
 
-#define BOTH(test)                                                        \
-	cmocka_unit_test_prestate(test, (void *)1),                       \
-	{ #test "_without_membarrier", test, NULL, NULL, NULL }
+#define BOTH(test)                                                  \
+	cmocka_unit_test_prestate(test, (void *)1),                 \
+	{                                                           \
+#test "_without_membarrier", test, NULL, NULL, NULL \
+	}
 
 int main(void)
 {

@@ -491,8 +491,9 @@ int os_thread_create(struct os_thread *t, void (*fn)(void *), void *arg, const c
 	err = pthread_create(&start->thread, NULL, thread_main, start);
 	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (err) {
+		/* EAGAIN itself, but for faults of ours. */
 		os_free(start);
-		return -err;
+		return -EAGAIN;
 	}
 	t->impl = start;
 	return 0;

@@ -34,9 +34,10 @@
  * b, B and the loads of C are sequentially consistent, and A and D are not there. Either b comes
  * before C's load of the slot in the one order of all these, and C sees b; or C's load, and B
  * before it, come before the reader's second load of gp, which then reads what B wrote and so sees
- * the unlink. nr_slots likewise: it is raised in that order too, before b by the thread itself, or
- * by another thread whose write the reader has acquired (threads_enter). Each store of ctr is then
- * a release, so C's load of any of them stands for D.
+ * the unlink. (A reader that took the new gp at a, for which C does not wait, reads it at that
+ * second load as well, and sees the unlink.) nr_slots likewise: it is raised in that order too,
+ * before b by the thread itself, or by another thread whose write the reader has acquired
+ * (threads_enter). Each store of ctr is then a release, so C's load of any of them stands for D.
  */
 #include "base/rcu.h"
 

@@ -327,7 +327,12 @@ static void stock_serves_small_charges(void **state)
 	assert_int_equal(memcg_stocked(a), 0);
 	assert_int_equal(counter_usage(a), 63);
 	assert_int_equal(atomic_load(&root_memcg(mm)->nr_stocks), 0);
-	memcg_cancel_charge(a, 63);
+	/* Limits in reach: each page counted at once. */
+	set_max(a, 63 + (uint64_t)mm->nr_cpus * MEMCG_CHARGE_BATCH * 4);
+	assert_int_equal(memcg_try_charge(a, 1, &over), 0);
+	assert_int_equal(memcg_stocked(a), 0);
+	assert_int_equal(counter_usage(a), 64);
+	memcg_cancel_charge(a, 64);
 	destroy(a);
 }
 
@@ -444,8 +449,10 @@ static void folios_are_bound_and_unbound(void **state)
 			folio_set(&folio[i], PG_kernel);
 		if (i != 4) /* one is not charged */
 			assert_true(folio_charge(i < 6 ? a : b, &folio[i]));
-		assert_ptr_equal(folio_lruvec(&folio[i]),
-				 &(i == 4 ? root_memcg(mm) : i < 6 ? a : b)->lruvec[i % 2]);
+		assert_ptr_equal(folio_lruvec(&folio[i]), &(i == 4  ? root_memcg(mm)
+							    : i < 6 ? a
+								    : b)
+								   ->lruvec[i % 2]);
 	}
 	assert_int_equal(memcg_usage(a), 20);
 	assert_int_equal(memcg_usage(b), 3);

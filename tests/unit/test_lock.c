@@ -14,9 +14,10 @@
 #include <unistd.h>
 
 #include "base/lock.h"
+#include "base/rcu.h"
 
-#if defined(__SANITIZE_THREAD__)
-/* A case below starts a thread in a forked child. */
+#if RCU_SEQ_CST
+/* ThreadSanitizer: a case below starts a thread in a forked child. */
 const char *__tsan_default_options(void);
 const char *__tsan_default_options(void)
 {

@@ -184,8 +184,8 @@ static void k03_totals_never_run_backwards(void **state)
 	workers_start(w, 3, mm, k03_counter, &k);
 	workers_start(&sampler, 1, mm, k03_sampler, &k);
 	stutter_start(&stutter, w, 3);
-	for (unsigned round = 0; round < 3000 || (round < 1000000 && atomic_load(&k.samples) < 2000);
-	     round++) {
+	for (unsigned round = 0;
+	     round < 3000 || (round < 1000000 && atomic_load(&k.samples) < 2000); round++) {
 		struct mem_cgroup *young = new_memcg(k.parent, "child"), *old;
 
 		if (round % 2)

@@ -92,7 +92,8 @@ static void depth_is_limited(void **state)
 /* DESIGN's budget for a tenant with no resident page, on one node: 1 KiB and its name. */
 static void an_empty_memcg_is_small(void **state)
 {
-	size_t bytes = sizeof(struct mem_cgroup) + sizeof(struct lruvec) + sizeof(struct memcg_slot);
+	size_t bytes =
+		sizeof(struct mem_cgroup) + sizeof(struct lruvec) + sizeof(struct memcg_slot);
 
 	(void)state;
 	assert_true(round_up_u64(bytes, CACHE_LINE) + CACHE_LINE <= 1024);

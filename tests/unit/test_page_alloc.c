@@ -163,6 +163,10 @@ static void test_watermarks_hold(void **state)
 	assert_false(zone_watermark_ok(zone, 0, WMARK_LOW));
 	assert_true(zone_watermark_ok(zone, 0, WMARK_MIN));
 	assert_null(alloc_folio(mm, 1, MIGRATE_MOVABLE, ALLOC_WMARK_LOW));
+	/* One more on a list: it is not fetched from there for a request that has another try. */
+	release_folio(mm, v[--nr]);
+	assert_null(alloc_folio(mm, 0, MIGRATE_UNMOVABLE, ALLOC_WMARK_LOW));
+	assert_int_equal(zone->nr_free, zone->watermark[WMARK_LOW]);
 
 	nr += take_all(mm, 0, ALLOC_WMARK_MIN, v + nr);
 	assert_int_equal(mm_nr_free(mm), zone->watermark[WMARK_MIN]);
@@ -260,6 +264,47 @@ static void test_pcp(void **state)
 	mm_delete(mm);
 }
 
+/* What a refill leaves alone: the last pages, and pageblocks of another type. */
+static void test_refill_is_modest(void **state)
+{
+	struct mm *mm = mm_new(17000, 1);
+	struct zone *zone = &mm->node[0].zone;
+	struct folio **v = new_vector(17000), *folio;
+	size_t nr = 0;
+
+	(void)state;
+	stay_on_this_cpu();
+	while ((v[nr] = alloc_folio(mm, 0, MIGRATE_UNMOVABLE, ALLOC_NO_WATERMARKS)))
+		nr++;
+	assert_int_equal(nr, 17000);
+	for (unsigned i = 0; i < mm->nr_cpus; i++)
+		release_folio(mm, v[i]);
+	drain_all_pages(mm);
+	v[0] = alloc_folio(mm, 0, MIGRATE_UNMOVABLE, ALLOC_NO_WATERMARKS);
+	assert_int_equal(this_pcp(mm)->count, 0);
+	for (unsigned i = 1; i < mm->nr_cpus; i++)
+		v[i] = alloc_folio(mm, 0, MIGRATE_UNMOVABLE, ALLOC_NO_WATERMARKS);
+
+	/* Half of it is free, in single pages: too small to claim a pageblock for. */
+	for (unsigned i = 0; i < 17000; i++)
+		if (page_pfn(mm, folio_page(v[i])) % 2) {
+			release_folio(mm, v[i]);
+			v[i] = NULL;
+		}
+	drain_all_pages(mm);
+	folio = alloc_folio(mm, 0, MIGRATE_MOVABLE, ALLOC_WMARK_LOW);
+	assert_non_null(folio);
+	assert_int_equal(vm_event_sum(mm, PAGEBLOCK_STEAL), 1);
+	assert_int_equal(this_pcp(mm)->count, 0);
+	assert_int_equal(buddy_check(mm, zone), 0);
+	release_folio(mm, folio);
+	for (unsigned i = 0; i < 17000; i++)
+		if (v[i])
+			release_folio(mm, v[i]);
+	free(v);
+	mm_delete(mm);
+}
+
 static void test_tiny_zones_have_no_lists(void **state)
 {
 	struct mm *mm = mm_new(16, 1);
@@ -283,7 +328,7 @@ static void test_drain_before_refusal(void **state)
 {
 	struct mm *mm = mm_new(17000, 1);
 	struct zone *zone = &mm->node[0].zone;
-	struct folio **v = new_vector(17000), *folio, *pair = NULL;
+	struct folio **v = new_vector(17000), *folio, *pair = NULL, *got[3];
 	unsigned other;
 
 	(void)state;
@@ -321,10 +366,16 @@ static void test_drain_before_refusal(void **state)
 			}
 	assert_non_null(pair);
 	assert_int_equal(zone->nr_free, 0);
-	/* Not so for a request that has another try before it. */
-	assert_null(alloc_folio(mm, 1, MIGRATE_MOVABLE, ALLOC_WMARK_LOW));
-	assert_int_equal(this_pcp(mm)->count, 2);
 	assert_ptr_equal(get(mm, 1), pair);
+
+	/* A request that got a part of what it asked for. */
+	release_folio(mm, v[16999]);
+	drain_all_pages(mm);
+	release_folio(mm, v[16998]);
+	assert_int_equal(zone->nr_free, 1);
+	assert_int_equal(alloc_folios_bulk(mm, MIGRATE_UNMOVABLE, ALLOC_NO_WATERMARKS, 3, got), 2);
+	v[16999] = got[0];
+	v[16998] = got[1];
 	for (unsigned i = 0; i < 17000; i++)
 		if (v[i])
 			release_folio(mm, v[i]);
@@ -780,6 +831,7 @@ int main(void)
 		cmocka_unit_test(test_watermarks_hold),
 		cmocka_unit_test(test_local_node_first),
 		cmocka_unit_test(test_pcp),
+		cmocka_unit_test(test_refill_is_modest),
 		cmocka_unit_test(test_tiny_zones_have_no_lists),
 		cmocka_unit_test(test_drain_before_refusal),
 		cmocka_unit_test(test_bulk),

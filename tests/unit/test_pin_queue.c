@@ -109,7 +109,8 @@ static void first_come_first_served(void **state)
 
 	set_max(line.memcg, 8);
 	for (unsigned i = 0; i < 8; i++)
-		assert_int_equal(memcg_try_charge(line.memcg, 1, &(struct mem_cgroup *){ NULL }), 0);
+		assert_int_equal(memcg_try_charge(line.memcg, 1, &(struct mem_cgroup *){ NULL }),
+				 0);
 	workers_start(w, 8, mm, line_worker, &line);
 	while (atomic_load(&line.joined) < 8)
 		os_yield();

@@ -460,9 +460,9 @@ static unsigned alloc_pages(struct mm *mm, unsigned order, enum migratetype type
 
 	VM_BUG_ON(order > MAX_ORDER || type >= NR_MIGRATETYPES);
 	n = alloc_pages_any_node(mm, order, type, alloc_flags, nr, out);
-	if (unlikely(!n) && drain_may_help(mm, order, alloc_flags)) {
+	if (unlikely(n < nr) && drain_may_help(mm, order, alloc_flags)) {
 		drain_all_pages(mm);
-		n = alloc_pages_any_node(mm, order, type, alloc_flags, nr, out);
+		n += alloc_pages_any_node(mm, order, type, alloc_flags, nr - n, out + n);
 	}
 	if (n)
 		count_vm_events(mm, PGALLOC, (uint64_t)n << order);

@@ -118,6 +118,7 @@ struct os_file {
 };
 
 enum os_open_mode { OS_OPEN_DIRECT, OS_OPEN_BUFFERED };
+/* Do not keep the pages in the kernel's cache. -EOPNOTSUPP where the file system, or the kernel, cannot. */
 enum { OS_READ_DONTCACHE = 1u << 0 };
 
 /* Open a regular file for reading. -EISDIR, -EINVAL (special file), -EINVAL (direct I/O refused), errno. */

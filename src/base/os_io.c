@@ -119,6 +119,9 @@ int os_file_open(const char *path, enum os_open_mode mode, struct os_file *ret)
 		(void)close(fd);
 		return err;
 	}
+	/* We read ahead ourselves; what the kernel adds to that it would keep. */
+	if (mode == OS_OPEN_BUFFERED)
+		(void)posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
 	ret->fd = fd;
 	ret->bytes = (uint64_t)st.st_size;
 	ret->dev = st.st_dev;
@@ -179,14 +182,13 @@ static bool at_end_of_file(const struct os_read *r, size_t done)
 static ssize_t read_rest(const struct os_read *r, size_t done)
 {
 	size_t bytes = read_bytes(r);
-	bool uncached = r->flags & OS_READ_DONTCACHE;
 	unsigned tries = 0;
 
 	while (done < bytes) {
 		struct iovec part[64];
 		int n = rest_of_vector(r, done, part, ARRAY_SIZE(part));
 		ssize_t got = preadv2(r->fd, part, n, (off_t)(r->offset + done),
-				      uncached ? RWF_DONTCACHE : 0);
+				      r->flags & OS_READ_DONTCACHE ? RWF_DONTCACHE : 0);
 
 		VM_BUG_ON(n == 0);
 		if (got > 0) {
@@ -194,8 +196,6 @@ static ssize_t read_rest(const struct os_read *r, size_t done)
 			tries = 0;
 		} else if (got == 0) {
 			break;
-		} else if (errno == EOPNOTSUPP && uncached) {
-			uncached = false;
 		} else if (errno == EINVAL && done && at_end_of_file(r, done)) {
 			break;
 		} else if (errno == EAGAIN && tries++ < RING_TRIES) {
@@ -204,9 +204,6 @@ static ssize_t read_rest(const struct os_read *r, size_t done)
 			return -errno;
 		}
 	}
-	/* Where the kernel cannot read around its cache, let it drop what it has kept. */
-	if ((r->flags & OS_READ_DONTCACHE) && !uncached && done)
-		(void)posix_fadvise(r->fd, (off_t)r->offset, (off_t)done, POSIX_FADV_DONTNEED);
 	return (ssize_t)done;
 }
 
@@ -341,18 +338,14 @@ struct pass {
 	struct ring *ring;
 	struct os_read *reads;
 	unsigned nr;
-	bool uncached; /* pass on OS_READ_DONTCACHE */
-	bool refused;  /* out: a file system does not know RWF_DONTCACHE */
-	int err;       /* out: the ring is broken */
+	int err; /* out: the ring is broken */
 };
 
 /* What the kernel says of one read. Left NOT_DONE: to be read again in another way. */
-static void pass_complete(struct pass *p, struct os_read *r, int res)
+static void pass_complete(struct os_read *r, int res)
 {
 	VM_BUG_ON(r->result != NOT_DONE);
-	if (res == -EOPNOTSUPP && p->uncached && (r->flags & OS_READ_DONTCACHE))
-		p->refused = true;
-	else if (res >= 0 && (size_t)res < read_bytes(r))
+	if (res >= 0 && (size_t)res < read_bytes(r))
 		r->result = res ? read_rest(r, (size_t)res) : 0;
 	else if (res != -EAGAIN && res != -EINTR)
 		r->result = res;
@@ -367,7 +360,7 @@ static unsigned pass_reap(struct pass *p)
 	io_uring_for_each_cqe(uring, head, cqe)
 	{
 		VM_BUG_ON(cqe->user_data >= p->nr);
-		pass_complete(p, &p->reads[cqe->user_data], cqe->res);
+		pass_complete(&p->reads[cqe->user_data], cqe->res);
 		nr++;
 	}
 	io_uring_cq_advance(uring, nr);
@@ -434,7 +427,7 @@ static void pass_run(struct pass *p)
 			sqe = io_uring_get_sqe(&p->ring->uring);
 			VM_BUG_ON(!sqe);
 			io_uring_prep_readv(sqe, r->fd, r->iov, (unsigned)r->iovcnt, r->offset);
-			if (p->uncached && (r->flags & OS_READ_DONTCACHE))
+			if (r->flags & OS_READ_DONTCACHE)
 				sqe->rw_flags = RWF_DONTCACHE;
 			sqe->user_data = i;
 			nr++;
@@ -443,29 +436,12 @@ static void pass_run(struct pass *p)
 	}
 }
 
-static void drop_caches(struct os_read *reads, unsigned nr)
-{
-	for (unsigned i = 0; i < nr; i++) {
-		struct os_read *r = &reads[i];
-
-		if ((r->flags & OS_READ_DONTCACHE) && r->result > 0)
-			(void)posix_fadvise(r->fd, (off_t)r->offset, (off_t)r->result,
-					    POSIX_FADV_DONTNEED);
-	}
-}
-
 static void read_through_ring(struct os_io *io, struct ring *ring, struct os_read *reads,
 			      unsigned nr)
 {
-	struct pass p = { .ring = ring, .reads = reads, .nr = nr, .uncached = true };
+	struct pass p = { .ring = ring, .reads = reads, .nr = nr };
 
 	pass_run(&p);
-	if (p.refused && !p.err) {
-		/* Again, side by side as before, and do by hand what the flag would have done. */
-		p.uncached = false;
-		pass_run(&p);
-		drop_caches(reads, nr);
-	}
 	if (p.err)
 		ring_discard(io, ring, p.err);
 	else

@@ -34,19 +34,55 @@ static unsigned readahead_window(struct umm_object *obj, uint64_t index, uint64_
 	return (unsigned)max_u64(window, 1);
 }
 
+/* Loads behind the first that a caller who wants more may have in flight together, in pages: half of what
+ * its memcg may hold, and never so much that a large request fills the arena. */
+static uint64_t batch_pages(struct umm_object *obj, uint64_t want)
+{
+	uint64_t max = min_u64(memcg_effective_max(obj->memcg) / 2, obj->mm->nr_pages / 16);
+
+	return min_u64(want, max);
+}
+
+/* More claims for the rest of [index, end): each a run of missing pages. Returns how many there are now.
+ * What cannot be claimed, because it is there, or being loaded, or for lack of memory, is left out. */
+static unsigned claim_more(struct umm_object *obj, struct fill **fills, uint64_t end)
+{
+	uint64_t index = fills[0]->index + fills[0]->nr;
+	unsigned nr = 1, max = fills[0]->nr;
+
+	while (nr < STORE_BATCH && index < end) {
+		struct folio *folio = mapping_get_folio(obj->mapping, index, NULL);
+		unsigned pages = (unsigned)min_u64(end - index, max_u64(max, READAHEAD_MIN_PAGES));
+		int claim;
+
+		if (folio) {
+			folio_put(folio);
+			index++;
+			continue;
+		}
+		claim = fill_claim(obj->mapping, index, pages, &fills[nr]);
+		if (claim == FILL_THEIRS)
+			fill_put(fills[nr]);
+		if (claim == FILL_OURS)
+			index += fills[nr++]->nr;
+		else
+			index++;
+	}
+	return nr;
+}
+
 /* The page is not there: load it, or wait for who does. 0 without a folio: look again. */
 static int filemap_miss(struct umm_object *obj, uint64_t index, uint64_t want,
 			struct folio **ret_folio)
 {
-	unsigned window = readahead_window(obj, index, want);
-	struct fill *fill;
-	int claim;
+	struct fill *fills[STORE_BATCH];
+	uint64_t end = min_u64(index + batch_pages(obj, want), mapping_end_index(obj->mapping));
+	int claim = fill_claim(obj->mapping, index, readahead_window(obj, index, want), &fills[0]);
 
-	claim = fill_claim(obj->mapping, index, window, &fill);
 	if (claim == FILL_OURS)
-		return fill_run(obj, fill, ret_folio);
+		return fill_run(obj, fills, claim_more(obj, fills, end), ret_folio);
 	if (claim == FILL_THEIRS)
-		return fill_wait(fill, index);
+		return fill_wait(fills[0], index);
 	return claim < 0 ? claim : 0;
 }
 

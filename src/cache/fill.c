@@ -9,7 +9,7 @@ static void *fill_entry(struct fill *fill)
 	return (void *)((uintptr_t)fill | XA_TAG_FILL);
 }
 
-static void fill_put(struct fill *fill)
+void fill_put(struct fill *fill)
 {
 	if (atomic_fetch_sub_explicit(&fill->refs, 1, memory_order_acq_rel) == 1)
 		os_free(fill);
@@ -46,13 +46,15 @@ static int claim_locked(struct mapping *mapping, uint64_t index, unsigned nr, st
 int fill_claim(struct mapping *mapping, uint64_t index, unsigned nr, struct fill **ret_fill)
 {
 	struct mm *mm = mapping->mm;
-	struct fill *fill = os_alloc(sizeof(*fill));
+	struct fill *fill =
+		os_alloc(sizeof(*fill) + nr * (sizeof(fill->folio[0]) + sizeof(fill->iov[0])));
 	int ret;
 
 	if (!fill)
 		return -ENOMEM;
 	VM_BUG_ON(nr == 0 || nr > FILL_MAX_PAGES);
 	fill->index = index;
+	fill->iov = (struct iovec *)&fill->folio[nr];
 	atomic_init(&fill->refs, 1);
 	*ret_fill = fill;
 	lock_acquire(&mm->threads, &mapping->i_pages);
@@ -98,8 +100,9 @@ static void fill_trim(struct mapping *mapping, struct fill *fill, unsigned keep)
 	fill->nr = keep;
 }
 
-/* Frames for the claim, charged. Where the whole window cannot be had, the page that was asked for. */
-static int fill_get_folios(struct umm_object *obj, struct fill *fill, struct folio **folios)
+/* Frames for the claim, charged. If the whole window cannot be had and the page at its start is wanted,
+ * that one. */
+static int fill_get_folios(struct umm_object *obj, struct fill *fill, bool wanted)
 {
 	struct folio_request req = {
 		.order = 0,
@@ -107,80 +110,75 @@ static int fill_get_folios(struct umm_object *obj, struct fill *fill, struct fol
 		.nr = fill->nr,
 		.memcg = obj->memcg,
 	};
-	int err = obj->mm->up->get_folios(obj->mm, &req, folios);
+	int err = obj->mm->up->get_folios(obj->mm, &req, fill->folio);
 
-	if (err && err != -ESTALE && fill->nr > 1) {
+	if (err && err != -ESTALE && wanted && fill->nr > 1) {
 		fill_trim(obj->mapping, fill, 1);
 		req.nr = 1;
-		err = obj->mm->up->get_folios(obj->mm, &req, folios);
+		err = obj->mm->up->get_folios(obj->mm, &req, fill->folio);
 	}
-	return err;
+	if (err)
+		return err;
+	fill->nr_folios = fill->nr;
+	for (unsigned i = 0; i < fill->nr; i++)
+		fill->iov[i] = (struct iovec){ .iov_base = folio_address(fill->folio[i]),
+					       .iov_len = PAGE_SIZE };
+	return 0;
 }
 
-static ssize_t fill_read(struct mapping *mapping, uint64_t index, struct folio **folios,
-			 unsigned nr)
+/* The store turned out to end at `size`. */
+static void mapping_shorten(struct mapping *mapping, uint64_t size)
 {
-	struct iovec iov[FILL_MAX_PAGES];
+	uint64_t old = atomic_load_explicit(&mapping->bytes, memory_order_relaxed);
 
-	for (unsigned i = 0; i < nr; i++) {
-		iov[i].iov_base = folio_address(folios[i]);
-		iov[i].iov_len = PAGE_SIZE;
-	}
-	return mapping->store->ops->read(mapping->store, iov, (int)nr, index << PAGE_SHIFT);
-}
-
-/*
- * Read into the frames. Returns pages with data, at least 1, or -errno. What the store did not fill is
- * zeroed: a frame's old bytes belong to somebody else. A store that ends early shortens the mapping.
- */
-static int fill_load(struct mapping *mapping, struct fill *fill, struct folio **folios)
-{
-	uint64_t start = fill->index << PAGE_SHIFT;
-	uint64_t size = atomic_load_explicit(&mapping->bytes, memory_order_relaxed);
-	ssize_t got = fill_read(mapping, fill->index, folios, fill->nr);
-	unsigned nr;
-
-	/* A bad spot in what was only read ahead must not cost the page that is wanted. */
-	if (got < 0 && fill->nr > 1)
-		got = fill_read(mapping, fill->index, folios, 1);
-	if (got < 0)
-		return (int)got;
-	if (start + (uint64_t)got < min_u64(size, start + ((uint64_t)fill->nr << PAGE_SHIFT)) &&
-	    got % (ssize_t)PAGE_SIZE)
-		size = start + (uint64_t)got;
-	if (got == 0)
-		size = start;
-	for (uint64_t old = atomic_load_explicit(&mapping->bytes, memory_order_relaxed);
-	     size < old;)
+	while (size < old)
 		if (atomic_compare_exchange_weak_explicit(&mapping->bytes, &old, size,
 							  memory_order_relaxed,
 							  memory_order_relaxed))
-			break;
+			return;
+}
+
+/*
+ * What was read: `got` bytes or an error. Returns pages with data, at least 1, or -errno. What the store
+ * did not fill is zeroed: a frame's old bytes belong to somebody else. Short in the middle of a page, or
+ * nothing at all, is the store's end.
+ */
+static int fill_loaded(struct mapping *mapping, struct fill *fill, ssize_t got)
+{
+	uint64_t start = fill->index << PAGE_SHIFT;
+	size_t tail = got > 0 ? (size_t)got % PAGE_SIZE : 0;
+	unsigned nr;
+
+	if (got < 0)
+		return (int)got;
+	if (got == 0 || tail)
+		mapping_shorten(mapping, start + (uint64_t)got);
 	if (got == 0)
 		return -ERANGE;
 	nr = (unsigned)(((uint64_t)got + PAGE_SIZE - 1) >> PAGE_SHIFT);
-	if ((size_t)got < (size_t)nr << PAGE_SHIFT)
-		memset((char *)folio_address(folios[nr - 1]) + got % (ssize_t)PAGE_SIZE, 0,
-		       PAGE_SIZE - (size_t)got % PAGE_SIZE);
+	if (tail)
+		memset((char *)fill->iov[nr - 1].iov_base + tail, 0, PAGE_SIZE - tail);
 	return (int)nr;
 }
 
 /* Replace the tickets by folios. From here on they can be found, with two references: the cache's and
  * ours. Replacing an entry needs no memory. */
-static void fill_publish(struct umm_object *obj, struct fill *fill, struct folio **folios)
+static void fill_publish(struct umm_object *obj, struct fill *fill)
 {
 	struct mapping *mapping = obj->mapping;
 	struct mm *mm = obj->mm;
 
 	for (unsigned i = 0; i < fill->nr; i++) {
-		folio_commit_charge(folios[i], obj->memcg, MEMCG_FILE);
-		atomic_store_explicit(&folios[i]->index, fill->index + i, memory_order_relaxed);
-		atomic_store_explicit(&folios[i]->mapping, mapping, memory_order_relaxed);
-		folio_get(folios[i]);
+		struct folio *folio = fill->folio[i];
+
+		folio_commit_charge(folio, obj->memcg, MEMCG_FILE);
+		atomic_store_explicit(&folio->index, fill->index + i, memory_order_relaxed);
+		atomic_store_explicit(&folio->mapping, mapping, memory_order_relaxed);
+		folio_get(folio);
 	}
 	lock_acquire(&mm->threads, &mapping->i_pages);
 	for (unsigned i = 0; i < fill->nr; i++) {
-		int err = xa_store(mm, &mapping->pages, fill->index + i, folios[i], NULL);
+		int err = xa_store(mm, &mapping->pages, fill->index + i, fill->folio[i], NULL);
 
 		VM_BUG_ON(err);
 	}
@@ -213,44 +211,73 @@ static void fill_add_lru(struct mm *mm, struct folio **folios, unsigned nr)
 		folio_add_lru(mm, folios[i]);
 }
 
-static void fill_count(struct umm_object *obj, unsigned nr)
+/*
+ * The end of one load, with the store's answer, if it came to that. The folios keep our reference only
+ * if `keep_first`, and then the first one alone. Returns 0 or what kept the first page out.
+ */
+static int fill_complete(struct umm_object *obj, struct fill *fill, int err, ssize_t got,
+			 bool keep_first)
 {
-	count_vm_events(obj->mm, PGMAJFAULT, 1);
-	count_vm_events(obj->mm, PGPGIN, nr);
-	count_vm_events(obj->mm, READAHEAD, nr - 1);
-	memcg_count(obj->memcg, MEMCG_PGMAJFAULT, 1);
-}
+	int ret = err ? err : fill_loaded(obj->mapping, fill, got);
+	unsigned nr = ret > 0 ? (unsigned)ret : 0, spare = fill->nr_folios - nr;
 
-int fill_run(struct umm_object *obj, struct fill *fill, struct folio **ret_folio)
-{
-	struct folio *folios[FILL_MAX_PAGES];
-	struct mm *mm = obj->mm;
-	unsigned nr_folios = 0, nr = 0;
-	int ret = fill_get_folios(obj, fill, folios), store_error = 0;
-
-	if (!ret) {
-		nr_folios = fill->nr;
-		ret = fill_load(obj->mapping, fill, folios);
-		store_error = ret < 0 ? ret : 0;
-	}
-	if (ret > 0) {
-		nr = (unsigned)ret;
-		ret = 0;
-	}
 	fill_trim(obj->mapping, fill, nr);
 	if (nr) {
-		fill_publish(obj, fill, folios);
-		fill_add_lru(mm, folios, nr);
-		fill_count(obj, nr);
+		fill_publish(obj, fill);
+		fill_add_lru(obj->mm, fill->folio, nr);
+		count_vm_events(obj->mm, PGPGIN, nr);
+		count_vm_events(obj->mm, READAHEAD, nr - keep_first);
 	}
+	if (spare)
+		fill_free(obj, fill->folio + nr, spare);
+	if (nr > keep_first)
+		folios_put(obj->mm, fill->folio + keep_first, nr - keep_first);
 	/* That our memcg is at its limit, or gone, is not the waiters' affair: they look again. */
-	fill_finish(fill, store_error);
-	if (nr_folios > nr)
-		fill_free(obj, folios + nr, nr_folios - nr);
-	if (nr > 1)
-		folios_put(mm, folios + 1, nr - 1);
-	rcu_flush_if_due(&mm->rcu);
+	fill_finish(fill, !err && ret < 0 ? ret : 0);
+	return ret < 0 ? ret : 0;
+}
+
+/* Read all loads that have frames, side by side. */
+static void fill_read(struct mapping *mapping, struct fill **fills, unsigned nr, ssize_t *ret_got)
+{
+	struct store *store = mapping->store;
+	struct store_read reads[STORE_BATCH];
+
+	for (unsigned i = 0; i < nr; i++)
+		reads[i] = (struct store_read){ .iov = fills[i]->iov,
+						.iovcnt = (int)fills[i]->nr,
+						.offset = fills[i]->index << PAGE_SHIFT };
+	store->ops->read_batch(store, reads, nr);
+	for (unsigned i = 0; i < nr; i++)
+		ret_got[i] = reads[i].result;
+	/* A bad spot in what was only read ahead must not cost the page that is wanted. */
+	if (ret_got[0] < 0 && fills[0]->nr > 1)
+		ret_got[0] = store->ops->read(store, fills[0]->iov, 1, reads[0].offset);
+}
+
+int fill_run(struct umm_object *obj, struct fill **fills, unsigned nr, struct folio **ret_folio)
+{
+	ssize_t got[STORE_BATCH] = { 0 };
+	struct folio *first;
+	unsigned ready = 0;
+	int err = 0, ret;
+
+	VM_BUG_ON(nr == 0 || nr > STORE_BATCH);
+	while (ready < nr && !err) {
+		err = fill_get_folios(obj, fills[ready], ready == 0);
+		ready += !err;
+	}
+	if (ready) {
+		fill_read(obj->mapping, fills, ready, got);
+		count_vm_events(obj->mm, PGMAJFAULT, 1);
+		memcg_count(obj->memcg, MEMCG_PGMAJFAULT, 1);
+	}
+	first = fills[0]->folio[0]; /* the ticket goes with its completion */
+	ret = fill_complete(obj, fills[0], ready ? 0 : err, got[0], true);
+	for (unsigned i = 1; i < nr; i++)
+		(void)fill_complete(obj, fills[i], i < ready ? 0 : err, got[i], false);
+	rcu_flush_if_due(&obj->mm->rcu);
 	if (!ret)
-		*ret_folio = folios[0];
+		*ret_folio = first;
 	return ret;
 }

@@ -12,14 +12,18 @@
 
 #include "cache/object.h"
 
-#define FILL_MAX_PAGES 256
+#define FILL_MAX_PAGES 256 /* in one load */
 
 struct fill {
 	_Atomic uint32_t done; /* futex word: 0 in flight, 1 over */
-	_Atomic uint32_t refs;
-	int error; /* the store's, of the page at `index`; valid once done */
+	_Atomic uint32_t refs; /* the loader's and the waiters' */
+	int error;             /* the store's, of the page at `index`; valid once done */
+	unsigned nr;           /* pages claimed: [index, index + nr) */
 	uint64_t index;
-	unsigned nr; /* pages claimed: [index, index + nr) */
+	/* The loader's alone: frames and buffers of the claimed pages. */
+	unsigned nr_folios;
+	struct iovec *iov;
+	struct folio *folio[];
 };
 
 enum fill_claim {
@@ -35,11 +39,15 @@ int fill_claim(struct mapping *mapping, uint64_t index, unsigned nr, struct fill
  * again. */
 int fill_wait(struct fill *fill, uint64_t index);
 
+/* Drop somebody's ticket without waiting. */
+void fill_put(struct fill *fill);
+
 /*
- * Load what was claimed and put it into the cache, charged to the handle's memcg; consumes the ticket.
- * On success *ret_folio is the folio at fill->index, with a reference. If not all can be had, the first
- * page alone. -errno of get_folios or of the store; -ERANGE: the store ends before the page.
+ * Load up to STORE_BATCH claims side by side and put the pages into the cache, charged to the handle's
+ * memcg; consumes the tickets. On success *ret_folio is the folio at fills[0]->index, with a reference.
+ * Of the first claim at least that page is loaded; the others are dropped where memory or the store
+ * fails. -errno of get_folios or of the store; -ERANGE: the store ends before the page.
  */
-int fill_run(struct umm_object *obj, struct fill *fill, struct folio **ret_folio);
+int fill_run(struct umm_object *obj, struct fill **fills, unsigned nr, struct folio **ret_folio);
 
 #endif

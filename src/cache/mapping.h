@@ -12,11 +12,24 @@
 #include "cache/xarray.h"
 #include "lru/lru.h"
 
+/* One read of a batch. */
+struct store_read {
+	const struct iovec *iov;
+	int iovcnt;
+	uint64_t offset;
+	ssize_t result; /* out: as of store_ops.read */
+};
+
+/* As many reads as are in flight for one caller. */
+#define STORE_BATCH 8
+
 /* Where a mapping's pages come from. */
 struct store;
 struct store_ops {
 	/* Fill the buffers from `offset`; bytes read (short only at the end) or -errno. May sleep. */
 	ssize_t (*read)(struct store *store, const struct iovec *iov, int iovcnt, uint64_t offset);
+	/* The same for up to STORE_BATCH reads, side by side where that can be. */
+	void (*read_batch)(struct store *store, struct store_read *reads, unsigned nr);
 	void (*close)(struct store *store);
 	enum umm_io_mode (*io_mode)(struct store *store);
 };

@@ -55,29 +55,40 @@ static void file_close(struct os_file *f)
 
 /* ---- reading ---- */
 
-/* One read in the given way. Return bytes or -errno. Its fault point is os_io_read's. */
-static ssize_t file_read(struct store_file *sf, enum way way, const struct iovec *iov, int iovcnt,
-			 uint64_t offset)
+static struct os_file *way_file(struct store_file *sf, enum way way)
 {
 	struct os_file *f = way <= WAY_DIRECT ? &sf->direct : &sf->plain;
-	struct os_read read = {
-		.fd = f->fd,
-		.flags = way == WAY_DONTCACHE ? OS_READ_DONTCACHE : 0,
-		.iov = iov,
-		.iovcnt = iovcnt,
-		.offset = offset,
-	};
-	uint64_t bytes = 0;
 
 	VM_DEBUG_ON(f->fd == NO_FILE);
-	os_io_read(sf->store.mm->io, &read, 1);
-	if (way == WAY_DROP) {
+	return f;
+}
+
+/* Up to STORE_BATCH reads in the given way, all at once. Their fault point is os_io_read's. */
+static void file_read(struct store_file *sf, enum way way, struct store_read *reads, unsigned nr)
+{
+	struct os_file *f = way_file(sf, way);
+	struct os_read io[STORE_BATCH];
+
+	VM_BUG_ON(nr > STORE_BATCH);
+	for (unsigned i = 0; i < nr; i++)
+		io[i] = (struct os_read){
+			.fd = f->fd,
+			.flags = way == WAY_DONTCACHE ? OS_READ_DONTCACHE : 0,
+			.iov = reads[i].iov,
+			.iovcnt = reads[i].iovcnt,
+			.offset = reads[i].offset,
+		};
+	os_io_read(sf->store.mm->io, io, nr);
+	for (unsigned i = 0; i < nr; i++) {
+		uint64_t bytes = 0;
+
+		reads[i].result = io[i].result;
 		/* What was asked, not what was read: the page in which the file ends shall go too. */
-		for (int i = 0; i < iovcnt; i++)
-			bytes += iov[i].iov_len;
-		os_file_drop_cache(f, offset, bytes);
+		for (int j = 0; way == WAY_DROP && j < reads[i].iovcnt; j++)
+			bytes += reads[i].iov[j].iov_len;
+		if (bytes)
+			os_file_drop_cache(f, reads[i].offset, bytes);
 	}
-	return read.result;
 }
 
 /* The way to go on in, after a read ended with `result`. */
@@ -109,23 +120,48 @@ static void way_change(struct store_file *sf, enum way from, enum way to)
 		       to == WAY_DONTCACHE ? "with RWF_DONTCACHE" : "buffered");
 }
 
+/* One read, again in the next way for as long as the file system refuses the way it was tried in. */
+static void read_one(struct store_file *sf, struct store_read *read)
+{
+	enum way way, next;
+
+	do {
+		way = atomic_load_explicit(&sf->way, memory_order_acquire);
+		file_read(sf, way, read, 1);
+		next = way_after(way, read->result);
+		if (next != way)
+			way_change(sf, way, next);
+	} while (read->result < 0 && next != way);
+}
+
 static ssize_t store_file_read(struct store *store, const struct iovec *iov, int iovcnt,
 			       uint64_t offset)
 {
-	struct store_file *sf = store_file_of(store);
-	enum way way, next;
-	ssize_t r;
+	struct store_read read = { .iov = iov, .iovcnt = iovcnt, .offset = offset };
 
 	VM_DEBUG_ON(iovcnt <= 0 || offset % PAGE_SIZE);
 	lock_assert_may_sleep(&store->mm->threads);
-	do {
-		way = atomic_load_explicit(&sf->way, memory_order_acquire);
-		r = file_read(sf, way, iov, iovcnt, offset);
-		next = way_after(way, r);
-		if (next != way)
-			way_change(sf, way, next);
-	} while (r < 0 && next != way);
-	return r;
+	read_one(store_file_of(store), &read);
+	return read.result;
+}
+
+/* The first read finds out which way works; the others go side by side. One that is refused all the same
+ * goes again by itself. */
+static void store_file_read_batch(struct store *store, struct store_read *reads, unsigned nr)
+{
+	struct store_file *sf = store_file_of(store);
+	enum way way = atomic_load_explicit(&sf->way, memory_order_acquire);
+
+	lock_assert_may_sleep(&store->mm->threads);
+	if (nr == 1 || way == WAY_DIRECT_UNTRIED) {
+		for (unsigned i = 0; i < nr; i++)
+			read_one(sf, &reads[i]);
+		return;
+	}
+	file_read(sf, way, reads, nr);
+	for (unsigned i = 0; i < nr; i++)
+		if (way_after(way, reads[i].result) != way)
+			read_one(sf, &reads[i]);
 }
 
 static enum umm_io_mode store_file_io_mode(struct store *store)
@@ -146,6 +182,7 @@ static void store_file_close(struct store *store)
 
 static const struct store_ops store_file_ops = {
 	.read = store_file_read,
+	.read_batch = store_file_read_batch,
 	.close = store_file_close,
 	.io_mode = store_file_io_mode,
 };

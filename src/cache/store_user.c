@@ -42,6 +42,14 @@ static ssize_t store_user_read(struct store *store, const struct iovec *iov, int
 	return r;
 }
 
+/* The callback is synchronous: one after the other. */
+static void store_user_read_batch(struct store *store, struct store_read *reads, unsigned nr)
+{
+	for (unsigned i = 0; i < nr; i++)
+		reads[i].result =
+			store_user_read(store, reads[i].iov, reads[i].iovcnt, reads[i].offset);
+}
+
 static void store_user_close(struct store *store)
 {
 	struct store_user *su = store_user_of(store);
@@ -59,6 +67,7 @@ static enum umm_io_mode store_user_io_mode(struct store *store)
 
 static const struct store_ops store_user_ops = {
 	.read = store_user_read,
+	.read_batch = store_user_read_batch,
 	.close = store_user_close,
 	.io_mode = store_user_io_mode,
 };

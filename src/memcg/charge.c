@@ -89,6 +89,7 @@ static struct stock_slot *stock_slot_claim(struct memcg_stock *stock, struct mem
 		slot = &stock->slot[stock->victim++ % STOCK_SLOTS];
 		*ret_put = stock_slot_clear(slot);
 	}
+	VM_DEBUG_ON(atomic_load_explicit(&memcg->dead, memory_order_relaxed));
 	memcg_get(memcg);
 	slot->memcg = memcg;
 	for (struct mem_cgroup *pos = memcg; pos; pos = pos->parent)

@@ -282,6 +282,7 @@ void memcg_unlink(struct mem_cgroup *memcg)
 	ripe = memcg_slots_take_limbo(dom);
 	lock_release(&mm->threads, &dom->tree_lock);
 	rcu_synchronize(&mm->rcu);
+	VM_BUG_ON(atomic_load_explicit(&memcg->nr_stocks, memory_order_relaxed) != 0);
 
 	lock_acquire(&mm->threads, &dom->tree_lock);
 	memcg_fold_counters(memcg);

@@ -142,7 +142,8 @@ static ssize_t read_page(struct umm_object *obj, void *buf, size_t bytes, uint64
 	int err;
 
 	bytes = min_u64(bytes, PAGE_SIZE - in_page);
-	err = filemap_get_folio(obj, index, want, false, &folio);
+	folio = mapping_lookup(obj->mapping, index, obj->memcg, true);
+	err = likely(folio) ? 0 : filemap_get_missing(obj, index, want, false, &folio);
 	if (err == -ERANGE)
 		return 0;
 	if (err == -EBUSY || err == -ENOMEM || err == -EAGAIN)
@@ -151,7 +152,7 @@ static ssize_t read_page(struct umm_object *obj, void *buf, size_t bytes, uint64
 		return err;
 	size = atomic_load_explicit(&obj->mapping->bytes, memory_order_relaxed);
 	bytes = offset < size ? min_u64(bytes, size - offset) : 0;
-	memcpy(buf, (char *)folio_address(folio) + in_page, bytes);
+	memcpy(buf, (char *)folio_address_in(obj->mm, folio) + in_page, bytes);
 	filemap_accessed(obj, folio, index);
 	folio_put(folio);
 	return (ssize_t)bytes;

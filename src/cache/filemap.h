@@ -8,23 +8,12 @@
 
 #include "cache/fill.h"
 
-/* The page is not cached, or could not be had: load it, or wait for who does. */
+/* The page at index is not cached, or could not be had: load it, or wait for who does. Returns it with a
+ * reference for the caller; counted as a read, but not yet as a use of the page. `want`: pages that the
+ * caller is going to read from there on, at least 1. -ERANGE behind the end; nowait: only what is cached,
+ * -EAGAIN. */
 int filemap_get_missing(struct umm_object *obj, uint64_t index, uint64_t want, bool nowait,
 			struct folio **ret_folio);
-
-/* The page at index, with a reference for the caller; counted as a read, but not yet as a use of the
- * page. `want`: pages that the caller is going to read from there on, at least 1. -ERANGE behind the
- * end; nowait: only what is cached, -EAGAIN. */
-static inline int filemap_get_folio(struct umm_object *obj, uint64_t index, uint64_t want,
-				    bool nowait, struct folio **ret_folio)
-{
-	struct folio *folio = mapping_get_folio(obj->mapping, index, obj->memcg);
-
-	if (unlikely(!folio))
-		return filemap_get_missing(obj, index, want, nowait, ret_folio);
-	*ret_folio = folio;
-	return 0;
-}
 
 /* The page was used: sequential detection, and the LRU. Parts of one page count once. */
 static inline void filemap_accessed(struct umm_object *obj, struct folio *folio, uint64_t index)
@@ -35,15 +24,21 @@ static inline void filemap_accessed(struct umm_object *obj, struct folio *folio,
 	}
 }
 
-/* filemap_get_folio for a caller that keeps the reference: a use of the page. */
+/* The page at index, with a reference that the caller keeps: a pin. */
 static inline int filemap_pin(struct umm_object *obj, uint64_t index, bool nowait,
 			      struct folio **ret_folio)
 {
-	int err = filemap_get_folio(obj, index, 1, nowait, ret_folio);
+	struct folio *folio = mapping_get_folio(obj->mapping, index, obj->memcg);
 
-	if (likely(!err))
-		filemap_accessed(obj, *ret_folio, index);
-	return err;
+	if (unlikely(!folio)) {
+		int err = filemap_get_missing(obj, index, 1, nowait, &folio);
+
+		if (err)
+			return err;
+	}
+	filemap_accessed(obj, folio, index);
+	*ret_folio = folio;
+	return 0;
 }
 
 /* Copy from the object; see umm_pread. */

@@ -279,7 +279,7 @@ void memcg_unlink(struct mem_cgroup *memcg)
 	 */
 	atomic_store_explicit(&memcg->dead, true, memory_order_seq_cst);
 	lock_acquire(&mm->threads, &dom->tree_lock);
-	ripe = memcg_slots_take_limbo(dom);
+	ripe = memcg_slots_take_limbo(mm);
 	lock_release(&mm->threads, &dom->tree_lock);
 	rcu_synchronize(&mm->rcu);
 	VM_BUG_ON(atomic_load_explicit(&memcg->nr_stocks, memory_order_relaxed) != 0);
@@ -289,7 +289,7 @@ void memcg_unlink(struct mem_cgroup *memcg)
 	memcg_iter_leave(memcg);
 	list_del(&memcg->sibling);
 	atomic_fetch_sub_explicit(&memcg->parent->nr_children, 1, memory_order_relaxed);
-	memcg_slots_free(dom, ripe);
+	memcg_slots_free(mm, ripe);
 	memcg_reap_slots(memcg->parent);
 	atomic_fetch_sub_explicit(&dom->nr_live, 1, memory_order_relaxed);
 	lock_release(&mm->threads, &dom->tree_lock);

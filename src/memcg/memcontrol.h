@@ -350,8 +350,8 @@ void memcg_slots_publish(struct mem_cgroup *memcg);
 /* The memcg's block goes away: nothing will be bound to its slots any more. */
 void memcg_slots_disown(struct mem_cgroup *memcg);
 /* Take what is in limbo, and free it after a grace period. Both hold MEMCG_TREE. */
-memcg_slot_t memcg_slots_take_limbo(struct memcg_domain *dom);
-void memcg_slots_free(struct memcg_domain *dom, memcg_slot_t ring);
+memcg_slot_t memcg_slots_take_limbo(struct mm *mm);
+void memcg_slots_free(struct mm *mm, memcg_slot_t ring);
 
 /* Charge the memcg and all its ancestors, or nothing and say at which level: -ENOMEM. */
 int page_counter_try_charge(struct mem_cgroup *memcg, uint64_t nr, struct mem_cgroup **ret_over);

@@ -113,7 +113,7 @@ static __cold void slots_reap_all(struct mm *mm)
 			memcg_slots_reap(&pos->lruvec[node], MEMCG_MAX_SLOTS);
 	if (dom->limbo_slots != MEMCG_SLOT_NONE) {
 		rcu_synchronize(&mm->rcu);
-		memcg_slots_free(dom, memcg_slots_take_limbo(dom));
+		memcg_slots_free(mm, memcg_slots_take_limbo(mm));
 	}
 }
 
@@ -243,18 +243,21 @@ void memcg_slots_reap(struct lruvec *parent, unsigned budget)
 	}
 }
 
-memcg_slot_t memcg_slots_take_limbo(struct memcg_domain *dom)
+memcg_slot_t memcg_slots_take_limbo(struct mm *mm)
 {
+	struct memcg_domain *dom = mm->memcgs;
 	memcg_slot_t ring = dom->limbo_slots;
 
-	lock_assert_held(&dom->root->mm->threads, &dom->tree_lock);
+	lock_assert_held(&mm->threads, &dom->tree_lock);
 	dom->limbo_slots = MEMCG_SLOT_NONE;
 	return ring;
 }
 
-void memcg_slots_free(struct memcg_domain *dom, memcg_slot_t ring)
+void memcg_slots_free(struct mm *mm, memcg_slot_t ring)
 {
-	lock_assert_held(&dom->root->mm->threads, &dom->tree_lock);
+	struct memcg_domain *dom = mm->memcgs;
+
+	lock_assert_held(&mm->threads, &dom->tree_lock);
 	while (ring != MEMCG_SLOT_NONE) {
 		memcg_slot_t slot = ring_pop(dom, &ring);
 

@@ -82,6 +82,22 @@ static int node_init(struct mm *mm, unsigned id)
 				 (end - start) << PAGE_SHIFT, flags, pgdat->numa_node);
 }
 
+#define HUGE_PAGE_BYTES (2ul << 20)
+
+/* The records are looked at on every hit, in random order: huge pages save a miss of the TLB each. */
+static int mem_map_init(struct mm *mm)
+{
+	size_t bytes = mm->nr_pages * sizeof(*mm->mem_map);
+	bool huge = bytes >= HUGE_PAGE_BYTES && !(mm->opt.flags & UMM_NO_HUGEPAGES);
+	void *base;
+	int err = os_arena_map(bytes, huge ? HUGE_PAGE_BYTES : PAGE_SIZE, &base);
+
+	if (err)
+		return err;
+	mm->mem_map = base;
+	return huge ? os_arena_populate(base, bytes, OS_ARENA_HUGE, -1) : 0;
+}
+
 int mm_arena_init(struct mm *mm)
 {
 	int err;
@@ -98,9 +114,9 @@ int mm_arena_init(struct mm *mm)
 		mm->arena = NULL;
 		return err;
 	}
-	mm->mem_map = os_reserve(mm->nr_pages * sizeof(*mm->mem_map));
+	err = mem_map_init(mm);
 	mm->node = os_alloc_aligned(CACHE_LINE, mm->nr_nodes * sizeof(*mm->node));
-	if (!mm->mem_map || !mm->node)
+	if (!err && !mm->node)
 		err = -ENOMEM;
 	for (unsigned i = 0; !err && i < mm->nr_nodes; i++)
 		err = node_init(mm, i);
@@ -116,7 +132,7 @@ void mm_arena_fini(struct mm *mm)
 	os_free(mm->node);
 	mm->node = NULL;
 	if (mm->mem_map)
-		os_unreserve(mm->mem_map, mm->nr_pages * sizeof(*mm->mem_map));
+		os_arena_unmap(mm->mem_map, mm->nr_pages * sizeof(*mm->mem_map));
 	mm->mem_map = NULL;
 	if (mm->arena)
 		os_arena_unmap(mm->arena, mm->arena_bytes);

@@ -187,11 +187,15 @@ static inline struct page *pfn_page(const struct mm *mm, uint64_t pfn)
 	return &mm->mem_map[pfn];
 }
 
+/* Computed, not looked up: the folio's own record need not be in the cache yet. */
+static inline void *folio_address_in(const struct mm *mm, const struct folio *f)
+{
+	return (char *)mm->arena + (page_pfn(mm, (const struct page *)f) << PAGE_SHIFT);
+}
+
 static inline void *folio_address(const struct folio *f)
 {
-	const struct mm *mm = f->pgdat->mm;
-
-	return (char *)mm->arena + (page_pfn(mm, (const struct page *)f) << PAGE_SHIFT);
+	return folio_address_in(f->pgdat->mm, f);
 }
 
 /* Node to allocate from first, for the calling thread. */

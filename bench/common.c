@@ -423,6 +423,8 @@ static double measure_one(const struct bench_ratio *ratio, unsigned i)
 {
 	const struct bench_arm *over = ratio->over, *under = ratio->under;
 
+	if (!under)
+		return over->count[i];
 	switch (ratio->measure) {
 	case BENCH_COST: return over->cpu_ns[i] / under->cpu_ns[i];
 	case BENCH_BEYOND:
@@ -536,13 +538,11 @@ static void print_arm(const struct bench_arm *arm)
 static void print_table(const struct bench *b, const struct bench_arm *const *arms, size_t nr_arms,
 			const struct bench_ratio *ratios, size_t nr_ratios)
 {
-	const char *key;
-	json_t *value;
-
 	printf("%s: %u slices of each arm, in turn%s\n", b->name, arms[0]->nr,
 	       b->quick ? " (a smoke run: figures mean little)" : "");
-	json_object_foreach(b->facts, key, value)
-		printf("  %s: %s\n", key, json_string_value(value));
+	for (void *at = json_object_iter(b->facts); at; at = json_object_iter_next(b->facts, at))
+		printf("  %s: %s\n", json_object_iter_key(at),
+		       json_string_value(json_object_iter_value(at)));
 	printf("\n%-42s %29s  %35s\n%-42s %9s %9s %9s  %11s %11s %11s\n", "",
 	       "ns of CPU per operation", "operations per second", "arm", "median", "min", "max",
 	       "median", "min", "max");

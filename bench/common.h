@@ -72,7 +72,6 @@ int bench_file(struct bench *b, uint64_t bytes, char path[64]);
 
 struct bench_arm {
 	const char *name;
-	unsigned threads;                     /* 1 or 2 */
 	uint64_t batch;                       /* operations between two looks at the clock */
 	void (*run)(void *ctx, uint64_t ops); /* called by `threads` threads at once */
 	void *ctx[BENCH_MAX_THREADS];         /* one a thread */
@@ -81,6 +80,7 @@ struct bench_arm {
 	void *counter_ctx;
 	const char *counter_name;
 
+	unsigned threads;                 /* 1 or 2 */
 	unsigned nr;                      /* samples, one a slice */
 	double rate[BENCH_MAX_SAMPLES];   /* operations of all threads per second of wall clock */
 	double cpu_ns[BENCH_MAX_SAMPLES]; /* CPU time per operation */
@@ -106,9 +106,9 @@ enum bench_measure {
 struct bench_ratio {
 	const char *name;
 	const struct bench_arm *over, *under, *base;
-	enum bench_measure measure;
 	double aim; /* 0: none */
 	bool at_most;
+	enum bench_measure measure;
 };
 
 /* Print all arms and ratios, as a table and as JSON, whichever is wanted. */

@@ -23,7 +23,8 @@
 #define THREADS BENCH_MAX_THREADS
 #define HOT_PAGES 10000u
 #define FEW_PAGES 256u /* 1 MiB: the copies come out of the CPU's caches */
-#define TURNS 5u       /* of each arm in a round */
+#define LINE_BYTES 64u
+#define TURNS 5u /* of each arm in a round */
 #define SLICE_NS 30000000u
 #define QUICK_SLICE_NS 5000000u
 #define WORKING_SET 4u /* times the limit */
@@ -39,6 +40,13 @@ struct reader {
 	int fd;
 	const char *map;
 	char *buf;
+	const uint32_t *order;
+	uint32_t nr, at;
+};
+
+/* As many lines as there are hot pages, in the same order. */
+struct lines {
+	uint64_t *line;
 	const uint32_t *order;
 	uint32_t nr, at;
 };
@@ -110,6 +118,23 @@ static void do_add(void *ctx, uint64_t ops)
 		__atomic_fetch_add(counter, 1, __ATOMIC_SEQ_CST);
 }
 
+/* What counting references alone costs where each page's count is on a line of its own. */
+static void do_add_scattered(void *ctx, uint64_t ops)
+{
+	struct lines *lines = ctx;
+	uint32_t at = lines->at;
+
+	while (ops--) {
+		uint64_t *line = &lines->line[(size_t)lines->order[at++] * (LINE_BYTES / 8)];
+
+		if (at == lines->nr)
+			at = 0;
+		__atomic_fetch_add(line, 1, __ATOMIC_SEQ_CST);
+		__atomic_fetch_sub(line, 1, __ATOMIC_SEQ_CST);
+	}
+	lines->at = at;
+}
+
 static void do_syscall(void *ctx, uint64_t ops)
 {
 	(void)ctx;
@@ -151,6 +176,7 @@ struct hits {
 	char *map[THREADS];
 	struct reader random[THREADS], in_order[THREADS], hot[THREADS], few[THREADS];
 	uint64_t *counter[THREADS]; /* each on a line of its own */
+	struct lines lines;
 	uint64_t file_bytes;
 };
 
@@ -240,6 +266,11 @@ static void hits_init(struct bench *b, struct hits *h, uint64_t file_bytes)
 	h->mm = create(THREADS * file_bytes + file_bytes / 2 + (16u << 20), UMM_LRU_LOCK_MEMCG);
 	for (unsigned i = 0; i < THREADS; i++)
 		hits_open(b, h, i, &random);
+	h->lines = (struct lines){
+		.line = bench_memory(file_bytes / UMM_PAGE_SIZE * LINE_BYTES),
+		.order = h->hot[0].order,
+		.nr = h->hot[0].nr,
+	};
 }
 
 static void destroy(umm_t *mm, umm_memcg_t **cgs)
@@ -361,8 +392,10 @@ enum {
 	FEW_KERNEL,
 	FEW_MAP,
 	SYSCALL,
-	PIN,
+	PIN_FEW,
 	ADD,
+	PIN,
+	ADD_SCATTERED,
 	PIN_2,
 	ADD_2,
 	PREAD_1,
@@ -396,7 +429,7 @@ static void arm_count(struct bench_arm *arm, umm_t *mm, const char *name,
 static void hit_arms(struct bench_arm *arms, struct hits *h)
 {
 	static const unsigned without_locks[] = {
-		RANDOM_UMM, ORDER_UMM, FEW_UMM, PIN, PIN_2, PREAD_1, PREAD_2,
+		RANDOM_UMM, ORDER_UMM, FEW_UMM, PIN_FEW, PIN, PIN_2, PREAD_1, PREAD_2,
 	};
 	struct reader *rnd = h->random, *seq = h->in_order, *hot = h->hot, *few = h->few;
 	uint64_t **add = h->counter;
@@ -414,6 +447,9 @@ static void hit_arms(struct bench_arm *arms, struct hits *h)
 	arm_init(&arms[FEW_MAP], "few 4 KiB, mmap and memcpy", 1, do_memcpy, 64, few, NULL);
 	arm_init(&arms[SYSCALL], "a system call (gettid)", 1, do_syscall, 64, NULL, NULL);
 	arm_init(&arms[PIN], "pin and unpin, hot pages", 1, do_pin, 256, &hot[0], NULL);
+	arm_init(&arms[PIN_FEW], "pin and unpin, few pages", 1, do_pin, 256, few, NULL);
+	arm_init(&arms[ADD_SCATTERED], "an addition and its undoing, scattered", 1,
+		 do_add_scattered, 256, &h->lines, NULL);
 	arm_init(&arms[ADD], "atomic addition", 1, do_add, 1024, add[0], NULL);
 	arm_init(&arms[PIN_2], "pin and unpin, 2 threads", 2, do_pin, 256, &hot[0], &hot[1]);
 	arm_init(&arms[ADD_2], "atomic addition, 2 threads", 2, do_add, 1024, add[0], add[1]);
@@ -444,11 +480,11 @@ static void miss_arms(struct bench_arm *arms, struct misses *m, const char *cons
 #define AT_LEAST(aim) (aim), false
 #define RATIO(name, measure, over, under, aim)                      \
 	{                                                           \
-		(name), (over), (under), NULL, BENCH_##measure, aim \
+		(name), (over), (under), NULL, aim, BENCH_##measure \
 	}
 #define BEYOND(name, arms)                                                       \
 	{                                                                        \
-		(name), &(arms)[0], &(arms)[1], &(arms)[2], BENCH_BEYOND, NO_AIM \
+		(name), &(arms)[0], &(arms)[1], &(arms)[2], NO_AIM, BENCH_BEYOND \
 	}
 #define ALONE " - if each had a CPU to itself"
 
@@ -470,6 +506,9 @@ static void report(struct bench *b, const struct bench_arm *a)
 		BEYOND(" - umm_pread / pread beyond that memcpy", few),
 		RATIO("pin and unpin / random pread, cost", COST, pin, &rnd[1], AT_MOST(0.1)),
 		RATIO("pin and unpin / atomic addition, cost", COST, pin, &a[ADD], AT_MOST(10)),
+		RATIO(" - few pages", COST, &a[PIN_FEW], &a[ADD], NO_AIM),
+		RATIO(" - hot pages / counting on as many lines", COST, pin, &a[ADD_SCATTERED],
+		      NO_AIM),
 		RATIO("pin and unpin: 2 threads / 1, rate", RATE, pin2, pin, AT_LEAST(1.8)),
 		RATIO(ALONE, SCALING, pin2, pin, NO_AIM),
 		RATIO(" - atomic addition", RATE, &a[ADD_2], &a[ADD], NO_AIM),

@@ -226,9 +226,9 @@ struct reader {
 	const struct file *file;
 	umm_memcg_t *cg;
 	umm_obj_t *obj;
-	uint32_t flags;
 	char *buf;
 	pthread_t thread;
+	uint32_t flags;
 	int err;
 };
 
@@ -329,7 +329,9 @@ static uint64_t cpu_used(int who)
 
 static double pages_of(const struct plan *plan)
 {
-	return (double)(plan->readers * PASSES * (plan->file_size / UMM_PAGE_SIZE));
+	uint64_t pages = plan->file_size / UMM_PAGE_SIZE;
+
+	return (double)(plan->readers * PASSES * pages);
 }
 
 static void sample(const struct plan *plan, struct bench_arm *arm, uint64_t ns, uint64_t cpu,

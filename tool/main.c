@@ -76,7 +76,7 @@ static int help_main(int argc, char **argv)
 /* `umm COMMAND --help` is what everybody tries first; anywhere before a `--`. */
 static int wants_help(int argc, char **argv)
 {
-	for (int i = 1; i < argc && strcmp(argv[i], "--"); i++) {
+	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
 		if (!strcmp(argv[i], "--help"))
 			return 1;
 	}

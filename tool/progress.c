@@ -6,8 +6,9 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "posix.h"
 
 #define QUIET_NS 2000000000u /* whoever is done by then has not asked how far it is */
 #define STEP_NS 200000000u
@@ -19,14 +20,6 @@ static struct {
 	uint64_t shown_ns;
 	int length; /* of the line on the screen, 0 for none */
 } progress = { .lock = PTHREAD_MUTEX_INITIALIZER };
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static void progress_wipe(void)
 {

@@ -8,7 +8,10 @@
 
 #include <stdint.h>
 
-/* Show "WHAT: NN %", or WHAT alone if `total` is 0, for unknown. Cheap enough to be called a thousand times a second. */
+/*
+ * Show "WHAT: NN %", or WHAT alone if `total` is 0, for unknown. Cheap enough to be called a thousand
+ * times a second.
+ */
 void progress_show(const char *what, uint64_t done, uint64_t total);
 
 /* Take the line away again, before anything else is printed. */

@@ -87,7 +87,7 @@ static int report(const struct result *result)
 	int status = EXIT_DONE;
 	json_t *root;
 
-	if (!target || strcmp(target, "-")) {
+	if (!target || strcmp(target, "-") != 0) {
 		readtwice_print(result);
 		status = report_flush(READTWICE);
 	}

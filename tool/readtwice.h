@@ -9,6 +9,7 @@
  *	readtwice_run.c      one round of one arm, on an instance of its own
  *	readtwice_reader.c   what one thread does
  *	readtwice_report.c   table and JSON
+ *	readtwice_trouble.c  what went wrong meanwhile
  */
 #ifndef UMM_TOOL_READTWICE_H
 #define UMM_TOOL_READTWICE_H
@@ -42,7 +43,6 @@ struct readtwice_options {
 /* Parse and check; fill in what is derived. The rest of argv are PATHs. 0 or EXIT_USAGE. */
 int readtwice_options_parse(struct readtwice_options *options, int argc, char **argv,
 			    int *ret_paths);
-void readtwice_help(void);
 
 static inline size_t nr_readers(const struct readtwice_options *options)
 {
@@ -190,9 +190,7 @@ int reader_init(struct reader *reader, const struct plan *plan, const struct sha
 		struct gate *gate, umm_memcg_t *cg);
 /* Close what the thread left open for the statistics' sake, and free all. */
 void reader_fini(struct reader *reader);
-void *reader_main(void *reader);
-
-uint64_t now_ns(void);
+void *reader_main(void *arg); /* a struct reader */
 
 /* ---- reporting --------------------------------------------------------------------------- */
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "args.h"
+#include "command.h"
 #include "complain.h"
 #include "report.h"
 

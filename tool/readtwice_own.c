@@ -20,6 +20,7 @@
 
 #include "complain.h"
 #include "interrupt.h"
+#include "posix.h"
 #include "progress.h"
 #include "report.h"
 
@@ -54,18 +55,17 @@ void own_page(uint64_t seed, uint32_t file, uint64_t index, void *page)
 	}
 }
 
-/* By digits rather than snprintf: also called on abort(). */
-static void own_name(char out[NAME_CHARS], unsigned file)
+/* "f0", "f1" and so on; by hand rather than by snprintf, since also called on abort(). */
+static void own_name(char *out, unsigned file)
 {
-	char *at = out + NAME_CHARS - 1;
+	unsigned power = 1;
 
-	*at = '\0';
-	do {
-		*--at = (char)('0' + file % 10);
-		file /= 10;
-	} while (file);
-	*--at = 'f';
-	memmove(out, at, (size_t)(out + NAME_CHARS - at));
+	while (power <= file / 10)
+		power *= 10;
+	*out++ = 'f';
+	for (; power; power /= 10)
+		*out++ = (char)('0' + file / power % 10);
+	*out = '\0';
 }
 
 void own_remove(void)
@@ -131,22 +131,6 @@ static int own_check_space(const struct readtwice_options *options)
 		 (unsigned long long)nr, format_bytes(want, total), format_bytes(have, room),
 		 own.path);
 	return EXIT_USAGE;
-}
-
-/* 0 or -errno. */
-static int write_whole(int fd, const unsigned char *bytes, size_t length)
-{
-	while (length) {
-		ssize_t n = write(fd, bytes, length);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		bytes += n;
-		length -= (size_t)n;
-	}
-	return 0;
 }
 
 /* 0 or -errno. */

@@ -12,18 +12,10 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "interrupt.h"
-
-uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
+#include "posix.h"
 
 int reader_init(struct reader *reader, const struct plan *plan, const struct share *share,
 		struct gate *gate, umm_memcg_t *cg)
@@ -115,7 +107,7 @@ static bool reader_verify(struct reader *reader, struct file *file, size_t nth, 
 			  uint64_t offset)
 {
 	const struct file_set *set = reader->plan->set;
-	size_t at = 0;
+	unsigned long long at = 0;
 
 	if (set->own) {
 		own_page(set->seed, reader->share->files[nth], offset / READ_BYTES,
@@ -135,7 +127,7 @@ static bool reader_verify(struct reader *reader, struct file *file, size_t nth, 
 		at++;
 	trouble_add(reader->plan->trouble, TROUBLE_WRONG,
 		    "'%s': wrong byte at offset %llu: is 0x%02x, must be 0x%02x", file->path,
-		    (unsigned long long)(offset + at), reader->page[at], reader->expected[at]);
+		    offset + at, reader->page[at], reader->expected[at]);
 	return false;
 }
 

@@ -272,14 +272,12 @@ static void print_tail(const struct result *result, const struct totals *totals)
 	printf("%llu broken invariants\n", (unsigned long long)totals->check_violations);
 }
 
-static void print_counters(const char *title, const json_t *object)
+static void print_counters(const char *title, json_t *object)
 {
-	const char *name;
-	json_t *value;
-
 	printf("\n%s\n", title);
-	json_object_foreach((json_t *)(uintptr_t)object, name, value)
-		printf("  %s %llu\n", name, (unsigned long long)json_integer_value(value));
+	for (void *at = json_object_iter(object); at; at = json_object_iter_next(object, at))
+		printf("  %s %llu\n", json_object_iter_key(at),
+		       (unsigned long long)json_integer_value(json_object_iter_value(at)));
 }
 
 static void print_stat(const struct result *result)

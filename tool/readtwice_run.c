@@ -15,6 +15,7 @@
 
 #include "complain.h"
 #include "interrupt.h"
+#include "posix.h"
 #include "progress.h"
 #include "report.h"
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "complain.h"
+#include "posix.h"
 
 static int compare_doubles(const void *left, const void *right)
 {
@@ -166,22 +167,6 @@ int report_json_check(const char *command, const char *target)
 }
 
 /* 0 or an errno. */
-static int write_all(int fd, const char *text, size_t length)
-{
-	while (length) {
-		ssize_t n = write(fd, text, length);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return errno;
-		text += n;
-		length -= (size_t)n;
-	}
-	return 0;
-}
-
-/* 0 or an errno. */
 static int write_file(const char *path, const char *text, size_t length)
 {
 	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -193,7 +178,7 @@ static int write_file(const char *path, const char *text, size_t length)
 		fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 	if (fd < 0)
 		return errno;
-	err = write_all(fd, text, length);
+	err = -write_whole(fd, text, length);
 	if (err && !made && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && ftruncate(fd, 0))
 		err = errno;
 	if (close(fd) && !err)
@@ -212,7 +197,8 @@ int report_json(const char *command, const char *target, const json_t *root)
 	if (text) {
 		text[length] = '\n'; /* in place of the terminator: written by length from here */
 		if (!strcmp(target, "-"))
-			err = fflush(stdout) ? errno : write_all(STDOUT_FILENO, text, length + 1);
+			err = fflush(stdout) ? errno
+					     : -write_whole(STDOUT_FILENO, text, length + 1);
 		else
 			err = write_file(target, text, length + 1);
 	}

@@ -18,6 +18,7 @@ while_disturbed() {
 	[[ $status == 0 ]] || fail "$1 ${verify[*]}: exit status $status: $(cat "$work/err")"
 	err_lines 0
 	json "$work/json" 'j["errors"] == 0 and j["mismatches"] == 0 and j["check_violations"] == 0'
+	grep -q '"changed_files": 1,' "$work/json" && noticed=$((noticed + 1))
 }
 
 cut() {
@@ -39,6 +40,7 @@ remove() {
 	head -c 1M /dev/urandom >"$work/files/victim"
 }
 
+noticed=0
 for verify in "" --verify; do
 	verify=(${verify:+"$verify"})
 	for how in cut rewrite replace remove; do
@@ -51,4 +53,7 @@ for verify in "" --verify; do
 		while_disturbed $how
 	done
 done
+# Not each disturbance has to be met by a read, but out of eight some are.
+((noticed > 0)) || fail "no change was ever noticed"
+echo "changes noticed in $noticed of 8 runs"
 finish

@@ -248,6 +248,19 @@ static struct page *steal(struct mm *mm, struct zone *zone, unsigned order, enum
 	return NULL;
 }
 
+struct page *buddy_alloc_own(struct mm *mm, struct zone *zone, unsigned order,
+			     enum migratetype type)
+{
+	struct page *page;
+
+	lock_assert_held(&mm->threads, &zone->lock);
+	VM_BUG_ON(order > MAX_ORDER || type >= NR_MIGRATETYPES);
+	page = alloc_own_type(zone, order, type);
+	if (page)
+		count_add(&zone->nr_free, -(int64_t)(1ul << order));
+	return page;
+}
+
 struct page *buddy_alloc(struct mm *mm, struct zone *zone, unsigned order, enum migratetype type)
 {
 	struct page *page;

@@ -28,6 +28,8 @@
 #define PCP_BATCH_MAX 63
 /* Together the lists of all CPUs hold at most a 32nd of a zone. */
 #define PCP_ZONE_SHARE 32
+/* From so many pages on a request or a batch of frees goes past the CPU's list. */
+#define RUN_MIN 8
 
 /* ---- contents of free frames ---- */
 
@@ -398,6 +400,8 @@ static unsigned zone_alloc_singles(struct mm *mm, struct zone *zone, enum migrat
 	struct pcp *pcp = pcp_of_this_cpu(mm, zone);
 	unsigned n = 0;
 
+	if (!nr)
+		return 0;
 	if (!pcp->high) {
 		while (n < nr && (out[n] = zone_alloc(mm, zone, 0, type, leave)))
 			n++;
@@ -413,6 +417,48 @@ static unsigned zone_alloc_singles(struct mm *mm, struct zone *zone, enum migrat
 	return n;
 }
 
+/* A free block's pages as so many single ones, in order. */
+static unsigned split_to_singles(struct page *page, unsigned order, struct folio **out)
+{
+	for (unsigned i = 0; i < 1u << order; i++) {
+		atomic_store_explicit(&page[i].folio.flags, 0, memory_order_relaxed);
+		page[i].folio.order = 0;
+		out[i] = page_folio(&page[i]);
+	}
+	return 1u << order;
+}
+
+/*
+ * All of `nr` single pages, in runs as long as there are, or none. Past the CPU's list: it hands out what
+ * was freed last, in no order. What is loaded together is mostly reclaimed together, and then goes back
+ * to the zone together (free_run), so that runs are found again.
+ */
+static unsigned zone_alloc_run(struct mm *mm, struct zone *zone, enum migratetype type,
+			       uint64_t leave, unsigned nr, struct folio **out)
+{
+	unsigned order = MAX_ORDER, n = 0;
+
+	if (zone_spare(zone, leave) < nr)
+		return 0;
+	lock_acquire(&mm->threads, &zone->lock);
+	while (n < nr && zone_spare(zone, leave) >= nr - n) {
+		struct page *page;
+
+		while (1u << order > nr - n)
+			order--;
+		page = order ? buddy_alloc_own(mm, zone, order, type)
+			     : buddy_alloc(mm, zone, 0, type);
+		if (page)
+			n += split_to_singles(page, order, out + n);
+		else if (order)
+			order--;
+		else
+			break;
+	}
+	lock_release(&mm->threads, &zone->lock);
+	return n;
+}
+
 /* From the local node, then from the others in turn. `nr` is 1 if order is not 0. */
 static unsigned alloc_pages_any_node(struct mm *mm, unsigned order, enum migratetype type,
 				     int alloc_flags, unsigned nr, struct folio **out)
@@ -424,6 +470,8 @@ static unsigned alloc_pages_any_node(struct mm *mm, unsigned order, enum migrate
 		struct zone *zone = &mm->node[(local + i) % mm->nr_nodes].zone;
 		uint64_t leave = pages_to_leave(zone, alloc_flags);
 
+		if (order == 0 && nr - n >= RUN_MIN)
+			n += zone_alloc_run(mm, zone, type, leave, nr - n, out + n);
 		if (order == 0)
 			n += zone_alloc_singles(mm, zone, type, leave, nr - n, out + n);
 		else if ((out[n] = zone_alloc(mm, zone, order, type, leave)))
@@ -513,21 +561,38 @@ static void pcp_free(struct mm *mm, struct zone *zone, struct pcp *pcp, struct p
 		pcp_return(mm, zone, pcp, pcp->batch, type);
 }
 
-void free_folios_bulk(struct mm *mm, struct folio **folios, unsigned nr)
+/* Many at once: to the zones, where they merge, under one lock for all that lie together. */
+static void free_run(struct mm *mm, struct folio **folios, unsigned nr)
+{
+	struct zone *locked = NULL;
+
+	for (unsigned i = 0; i < nr; i++) {
+		struct zone *zone = &folios[i]->pgdat->zone;
+
+		if (zone != locked) {
+			if (locked)
+				lock_release(&mm->threads, &locked->lock);
+			lock_acquire(&mm->threads, &zone->lock);
+			locked = zone;
+		}
+		buddy_free(mm, zone, folio_page(folios[i]), folios[i]->order);
+	}
+	if (locked)
+		lock_release(&mm->threads, &locked->lock);
+}
+
+/* A few: single pages to the CPU's list. */
+static void free_few(struct mm *mm, struct folio **folios, unsigned nr)
 {
 	struct pcp *locked = NULL;
 	struct zone *locked_zone = NULL;
-	uint64_t pages = 0;
 
-	assert_may_free(mm);
 	for (unsigned i = 0; i < nr; i++) {
 		struct folio *folio = folios[i];
 		struct zone *zone = &folio->pgdat->zone;
 		unsigned order = folio->order;
 		bool listed = order == 0 && zone->pcp[0].high;
 
-		pages += 1ul << order;
-		folio_prep_free(folio);
 		if (locked && (!listed || zone != locked_zone)) {
 			lock_release(&mm->threads, &locked->lock);
 			locked = NULL;
@@ -545,6 +610,21 @@ void free_folios_bulk(struct mm *mm, struct folio **folios, unsigned nr)
 	}
 	if (locked)
 		lock_release(&mm->threads, &locked->lock);
+}
+
+void free_folios_bulk(struct mm *mm, struct folio **folios, unsigned nr)
+{
+	uint64_t pages = 0;
+
+	assert_may_free(mm);
+	for (unsigned i = 0; i < nr; i++) {
+		pages += 1ul << folios[i]->order;
+		folio_prep_free(folios[i]);
+	}
+	if (nr >= RUN_MIN)
+		free_run(mm, folios, nr);
+	else
+		free_few(mm, folios, nr);
 	if (pages)
 		count_vm_events(mm, PGFREE, pages);
 }

@@ -38,7 +38,8 @@ void page_alloc_fini(struct mm *mm);
  */
 struct folio *alloc_folio(struct mm *mm, unsigned order, enum migratetype type, int alloc_flags);
 
-/* Up to nr single pages into out[]; return how many. One pass over the CPU list for all of them. */
+/* Up to nr single pages into out[]; return how many. From RUN_MIN on they come in contiguous runs where
+ * there are any: a device is charged by the segment. Fewer come off the CPU's list. */
 unsigned alloc_folios_bulk(struct mm *mm, enum migratetype type, int alloc_flags, unsigned nr,
 			   struct folio **out);
 
@@ -61,6 +62,10 @@ uint64_t mm_nr_free(struct mm *mm);
 
 /* ---- buddy.c: caller holds zone->lock ---- */
 
+/* From the type's own lists only. */
+struct page *buddy_alloc_own(struct mm *mm, struct zone *zone, unsigned order,
+			     enum migratetype type);
+/* From the lists of other types as well: a block is claimed, or the smallest that will do is stolen. */
 struct page *buddy_alloc(struct mm *mm, struct zone *zone, unsigned order, enum migratetype type);
 void buddy_free(struct mm *mm, struct zone *zone, struct page *page, unsigned order);
 /* Walk all free lists and prove: flags, orders, alignment, no overlap, no unmerged buddies, counts.

@@ -82,7 +82,10 @@ static void fill_finish(struct fill *fill, int error)
 {
 	fill->error = error;
 	atomic_store_explicit(&fill->done, 1, memory_order_release);
-	os_wake(&fill->done, INT32_MAX);
+	/* Who waits has taken a reference under i_pages while the ticket was in the index, and it is not
+	 * any more. Waking is a system call: not for nobody. */
+	if (atomic_load_explicit(&fill->refs, memory_order_acquire) > 1)
+		os_wake(&fill->done, INT32_MAX);
 	fill_put(fill);
 }
 

@@ -99,12 +99,12 @@ int umm_pin(umm_obj_t *obj, uint64_t index, uint32_t flags, umm_folio_t **ret_fo
 	return filemap_pin(obj, index, flags & UMM_NOWAIT, ret_folio);
 }
 
-/* Whose pins stand in the way: the lowest memcg without room, else the whole instance's. */
+/* The queue to stand in: that of the lowest memcg with a limit, else the root's. Who is at its limit at
+ * this moment would say more, but changes from moment to moment, and with it who is in front of whom. */
 static struct mem_cgroup *pin_queue_owner(struct mem_cgroup *memcg)
 {
 	while (memcg->parent &&
-	       page_counter_usage(&memcg->memory) <
-		       atomic_load_explicit(&memcg->memory.max, memory_order_relaxed))
+	       atomic_load_explicit(&memcg->memory.max, memory_order_relaxed) == PAGE_COUNTER_MAX)
 		memcg = memcg->parent;
 	return memcg;
 }

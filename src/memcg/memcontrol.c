@@ -140,6 +140,8 @@ int memcg_domain_init(struct mm *mm)
 	lock_release(&mm->threads, &dom->tree_lock);
 	VM_BUG_ON(err); /* the table is empty */
 	dom->root = root;
+	/* Charges come before frames: without this the sum of those under way could exceed the budget. */
+	atomic_store_explicit(&root->memory.max, mm->nr_pages, memory_order_relaxed);
 	return 0;
 
 out_stock:

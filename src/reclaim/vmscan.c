@@ -142,7 +142,13 @@ static uint64_t lruvec_scan_target(struct scan_control *sc, struct lruvec *lruve
 	return min_u64(target, size);
 }
 
-/* The lists of one memcg on one node: active ones feed inactive ones, inactive ones are eaten. */
+static uint64_t still_to_reclaim(const struct scan_control *sc)
+{
+	return sc->nr_to_reclaim - min_u64(sc->nr_to_reclaim, sc->nr_reclaimed);
+}
+
+/* The lists of one memcg on one node: active ones feed inactive ones, inactive ones are eaten. Never takes
+ * more than is still wanted. */
 static void shrink_lruvec(struct scan_control *sc, struct lruvec *lruvec)
 {
 	uint64_t target = lruvec_scan_target(sc, lruvec);
@@ -154,12 +160,13 @@ static void shrink_lruvec(struct scan_control *sc, struct lruvec *lruvec)
 		while (left && lruvec_size(lruvec, inactive) + lruvec_size(lruvec, active)) {
 			uint64_t batch = min_u64(left, SWAP_CLUSTER_MAX);
 
+			batch = min_u64(batch, still_to_reclaim(sc));
+			if (batch == 0)
+				return;
 			if (lruvec_size(lruvec, active) && inactive_is_low(lruvec, inactive))
 				shrink_active_list(sc, lruvec, active, batch);
 			shrink_inactive_list(sc, lruvec, inactive, batch);
 			left -= batch;
-			if (sc->nr_reclaimed >= sc->nr_to_reclaim)
-				return;
 		}
 	}
 }
@@ -171,7 +178,7 @@ static void shrink_node_full(struct scan_control *sc, unsigned node)
 
 	while (memcg) {
 		shrink_lruvec(sc, &memcg->lruvec[node]);
-		if (sc->nr_reclaimed >= sc->nr_to_reclaim) {
+		if (!still_to_reclaim(sc)) {
 			memcg_iter_break(memcg);
 			return;
 		}
@@ -187,7 +194,7 @@ static void shrink_node_shared(struct scan_control *sc, unsigned node)
 
 	while (memcg) {
 		shrink_lruvec(sc, &memcg->lruvec[node]);
-		if (sc->nr_reclaimed >= sc->nr_to_reclaim) {
+		if (!still_to_reclaim(sc)) {
 			memcg_iter_break(memcg);
 			return;
 		}
@@ -211,31 +218,46 @@ static int start_priority(uint64_t total, uint64_t nr)
 	return priority;
 }
 
+/* One pass at the current priority over all nodes. True: enough. */
+static bool shrink_nodes(struct scan_control *sc, unsigned first, bool leaf)
+{
+	for (unsigned i = 0; i < sc->mm->nr_nodes; i++) {
+		unsigned node = (first + i) % sc->mm->nr_nodes;
+
+		if (leaf)
+			shrink_lruvec(sc, &sc->target->lruvec[node]);
+		else if (sc->priority)
+			shrink_node_shared(sc, node);
+		else
+			shrink_node_full(sc, node);
+		if (!still_to_reclaim(sc))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Passes of rising pressure. At priority 0 a pass looks at everything, but may still have moved folios
+ * from active to inactive lists that the next one can have: so it goes on there while it has success.
+ */
 static uint64_t do_try_to_free_pages(struct scan_control *sc, uint64_t total)
 {
-	struct mm *mm = sc->mm;
-	unsigned first = mm_local_node(mm);
+	unsigned first = mm_local_node(sc->mm);
 	bool leaf = has_no_children(sc->target);
 
-	for (sc->priority = start_priority(total, sc->nr_to_reclaim); sc->priority >= 0;
-	     sc->priority--) {
-		uint64_t before = sc->nr_scanned;
+	sc->priority = start_priority(total, sc->nr_to_reclaim);
+	for (unsigned pass = 0; pass <= DEF_PRIORITY; pass++) {
+		uint64_t scanned = sc->nr_scanned, reclaimed = sc->nr_reclaimed;
 
-		for (unsigned i = 0; i < mm->nr_nodes; i++) {
-			unsigned node = (first + i) % mm->nr_nodes;
-
-			if (leaf)
-				shrink_lruvec(sc, &sc->target->lruvec[node]);
-			else if (sc->priority)
-				shrink_node_shared(sc, node);
-			else
-				shrink_node_full(sc, node);
-			if (sc->nr_reclaimed >= sc->nr_to_reclaim)
-				return sc->nr_reclaimed;
-		}
-		/* A leaf whose lists are empty will not fill while we look harder. */
-		if (leaf && sc->nr_scanned == before && !memcg_evictable(sc->target))
+		if (shrink_nodes(sc, first, leaf))
 			break;
+		if (sc->priority == 0 && sc->nr_reclaimed == reclaimed)
+			break;
+		/* A leaf whose lists are empty will not fill while we look harder. */
+		if (leaf && sc->nr_scanned == scanned && !memcg_evictable(sc->target))
+			break;
+		if (sc->priority > 0)
+			sc->priority--;
 	}
 	return sc->nr_reclaimed;
 }

@@ -42,6 +42,7 @@ static inline struct mm *fixture_begin(struct fixture *f, enum umm_lru_lock lru_
 	mm->opt.lru_lock = lru_lock;
 	mm->nr_cpus = os_nr_cpus();
 	mm->nr_nodes = NR_NODES;
+	mm->nr_pages = 1ull << 32; /* the root's limit: out of the way */
 	mm->node = f->node;
 	for (unsigned i = 0; i < NR_NODES; i++) {
 		f->node[i].mm = mm;

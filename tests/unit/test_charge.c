@@ -13,7 +13,7 @@ static void limit_of_each_level_holds(void **state)
 	set_max(b, 60);
 	assert_int_equal(memcg_margin(b), 60);
 	assert_int_equal(memcg_effective_max(b), 60);
-	assert_int_equal(memcg_effective_max(root_memcg(mm)), PAGE_COUNTER_MAX);
+	assert_int_equal(memcg_effective_max(root_memcg(mm)), mm->nr_pages);
 	assert_int_equal(memcg_try_charge(b, 60, &over), 0);
 	assert_null(over);
 	assert_int_equal(memcg_try_charge(b, 1, &over), -ENOMEM);
@@ -66,7 +66,7 @@ static void limit_below_usage_is_refused(void **state)
 	assert_int_equal(try_set_max(a, 0), 0);
 	assert_int_equal(memcg_try_charge(a, 1, &over), -ENOMEM);
 	assert_int_equal(try_set_max(a, UINT64_MAX), 0);
-	assert_int_equal(memcg_effective_max(a), PAGE_COUNTER_MAX);
+	assert_int_equal(memcg_effective_max(a), a->mm->nr_pages);
 	destroy(a);
 }
 

@@ -12,7 +12,7 @@ static void root_is_there(void **state)
 	assert_string_equal(root->name, "root");
 	assert_null(root->parent);
 	assert_int_equal(root->depth, 0);
-	assert_int_equal(memcg_effective_max(root), PAGE_COUNTER_MAX);
+	assert_int_equal(memcg_effective_max(root), mm->nr_pages); /* the budget */
 	assert_int_equal(memcg_mark_dying(root), -EBUSY);
 	for (unsigned i = 0; i < NR_NODES; i++) {
 		assert_ptr_equal(root->lruvec[i].pgdat, &mm->node[i]);

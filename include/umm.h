@@ -200,7 +200,7 @@ struct umm_store_ops {
 	/* Read the bytes at `offset` into the buffers, in order. Return the number of bytes, which is
 	 * less than asked only at the end of the store, or -errno. Buffers are whole pages. */
 	ssize_t (*read)(void *ctx, const struct iovec *iov, int iovcnt, uint64_t offset);
-	/* Called once, when the last handle is closed. May be NULL. */
+	/* Called once, when the last handle is closed; not if umm_store_open fails. May be NULL. */
 	void (*close)(void *ctx);
 };
 

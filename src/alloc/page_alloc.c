@@ -179,18 +179,24 @@ static uint64_t isqrt(uint64_t v)
 	return root;
 }
 
+/* Free pages that kswapd works for beyond the low mark, at most; with them there are runs to be had. */
+#define WMARK_GAP_MAX 8192
+
 /*
- * Linux's sqrt(16 * kB), in kB: large zones keep a smaller part free. Small ones would have to give up
- * too much by that rule and keep a 128th. What callers get from the last pages is their matter
- * (ALLOC_NO_WATERMARKS): here the marks say when to start reclaim, not what to hold back.
+ * min is Linux's sqrt(16 * kB), in kB: large zones keep a smaller part free. Small ones would have to give
+ * up too much by that rule and keep a 128th. What callers get from the last pages is their matter
+ * (ALLOC_NO_WATERMARKS): here the marks say when to start reclaim, not what to hold back. The gap to low,
+ * and from low to high, is a 64th, where Linux has a 1000th: in too small a free space there are no
+ * contiguous runs.
  */
 static void zone_init_watermarks(struct zone *zone)
 {
 	uint64_t pages = zone->end_pfn - zone->start_pfn;
 	uint64_t kib = pages * (PAGE_SIZE / 1024);
 	uint64_t min = min_u64(isqrt(16 * kib) / (PAGE_SIZE / 1024), pages / 128);
-	uint64_t gap = max_u64(max_u64(min / 4, pages * 10 / 10000), 1);
+	uint64_t gap = max_u64(max_u64(min / 4, pages / 1000), min_u64(pages / 64, WMARK_GAP_MAX));
 
+	gap = max_u64(gap, 1);
 	zone->watermark[WMARK_MIN] = min;
 	zone->watermark[WMARK_LOW] = min + gap;
 	zone->watermark[WMARK_HIGH] = min + 2 * gap;
@@ -472,7 +478,8 @@ static unsigned alloc_pages_any_node(struct mm *mm, unsigned order, enum migrate
 
 		if (order == 0 && nr - n >= RUN_MIN)
 			n += zone_alloc_run(mm, zone, type, leave, nr - n, out + n);
-		if (order == 0)
+		/* Rather than from odds and ends a run comes from what reclaim frees next. */
+		if (order == 0 && (nr - n < RUN_MIN || leave == 0))
 			n += zone_alloc_singles(mm, zone, type, leave, nr - n, out + n);
 		else if ((out[n] = zone_alloc(mm, zone, order, type, leave)))
 			n++;

@@ -17,7 +17,9 @@
 #include "base/lock.h"
 #include "base/thread.h"
 
-#if defined(__SANITIZE_THREAD__)
+#if defined(UMM_SIM)
+#define RCU_SEQ_CST 0 /* the virtual CPUs know what a membarrier is */
+#elif defined(__SANITIZE_THREAD__)
 #define RCU_SEQ_CST 1
 #elif defined(__has_feature)
 #if __has_feature(thread_sanitizer)

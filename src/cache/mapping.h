@@ -31,6 +31,8 @@ struct store_ops {
 	/* The same for up to STORE_BATCH reads, side by side where that can be. */
 	void (*read_batch)(struct store *store, struct store_read *reads, unsigned nr);
 	void (*close)(struct store *store);
+	/* The same for a store that never came into use: its owner is not told. */
+	void (*discard)(struct store *store);
 	enum umm_io_mode (*io_mode)(struct store *store);
 };
 

@@ -135,7 +135,7 @@ int object_open(struct mem_cgroup *memcg, struct store *store, struct umm_object
 	if (!fresh) {
 		if (obj)
 			object_free(obj);
-		store->ops->close(store);
+		store->ops->discard(store);
 		return -ENOMEM;
 	}
 	lock_acquire(&mm->threads, &table->lock);
@@ -150,7 +150,7 @@ int object_open(struct mem_cgroup *memcg, struct store *store, struct umm_object
 	lock_release(&mm->threads, &table->lock);
 	if (mapping != fresh) {
 		os_free(fresh);
-		store->ops->close(store);
+		store->ops->discard(store);
 	}
 	*ret = obj;
 	return 0;

@@ -22,7 +22,7 @@ void mapping_table_fini(struct mm *mm);
 /* Handles open in the instance. */
 uint64_t mapping_nr_handles(struct mm *mm);
 
-/* A handle on a store. The store is consumed: closed on failure, or when its mapping is there already. */
+/* A handle on a store. The store is consumed: discarded on failure, or when its mapping is there already. */
 int object_open(struct mem_cgroup *memcg, struct store *store, struct umm_object **ret);
 int object_reopen(struct umm_object *obj, struct mem_cgroup *memcg, struct umm_object **ret);
 void object_close(struct umm_object *obj);

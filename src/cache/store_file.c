@@ -184,6 +184,7 @@ static const struct store_ops store_file_ops = {
 	.read = store_file_read,
 	.read_batch = store_file_read_batch,
 	.close = store_file_close,
+	.discard = store_file_close,
 	.io_mode = store_file_io_mode,
 };
 

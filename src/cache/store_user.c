@@ -59,6 +59,11 @@ static void store_user_close(struct store *store)
 	os_free(su);
 }
 
+static void store_user_discard(struct store *store)
+{
+	os_free(store_user_of(store));
+}
+
 static enum umm_io_mode store_user_io_mode(struct store *store)
 {
 	(void)store;
@@ -69,6 +74,7 @@ static const struct store_ops store_user_ops = {
 	.read = store_user_read,
 	.read_batch = store_user_read_batch,
 	.close = store_user_close,
+	.discard = store_user_discard,
 	.io_mode = store_user_io_mode,
 };
 

@@ -9,6 +9,10 @@
  * it after visiting a part of the memcgs, little enough to stay fair. */
 #define WALK_SLACK 4
 
+/* A walk passes a memcg by until it owes so much: several batches, so that what was loaded together is
+ * freed together, and frames come back in runs. */
+#define VISIT_MIN_PAGES (4 * SWAP_CLUSTER_MAX)
+
 uint64_t memcg_evictable(const struct mem_cgroup *memcg)
 {
 	uint64_t nr = 0;
@@ -123,8 +127,8 @@ static bool inactive_is_low(const struct lruvec *lruvec, enum lru_list inactive)
 
 /*
  * How much of this lruvec to look at. A memcg at its own limit pays at least a batch. In a walk over
- * many, each pays by its size: what a small one's share falls short of a batch is remembered until it
- * makes one, so that shares are fair and the lock is still taken for a whole batch.
+ * many, each pays by its size: what a small one's share falls short of VISIT_MIN_PAGES is remembered until
+ * it makes that, so that shares are fair and the lock is still taken for whole batches.
  */
 static uint64_t lruvec_scan_target(struct scan_control *sc, struct lruvec *lruvec)
 {
@@ -136,7 +140,7 @@ static uint64_t lruvec_scan_target(struct scan_control *sc, struct lruvec *lruve
 		return max_u64(size >> sc->priority, min_u64(size, SWAP_CLUSTER_MAX));
 	debt = atomic_fetch_add_explicit(&lruvec->scan_debt, size, memory_order_relaxed) + size;
 	target = debt >> sc->priority;
-	if (target < SWAP_CLUSTER_MAX)
+	if (target < VISIT_MIN_PAGES)
 		return 0;
 	atomic_store_explicit(&lruvec->scan_debt, 0, memory_order_relaxed);
 	return min_u64(target, size);

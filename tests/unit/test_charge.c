@@ -206,20 +206,24 @@ static void lowered_limit_holds_at_once(void **state)
 	struct mm *mm = state_mm(state);
 	struct limit_race race = { .memcg = new_memcg(root_memcg(mm), "a") };
 	struct worker w[3];
+	struct stutter stutter;
 	unsigned lowered = 0, refused = 0;
 
 	set_max(race.memcg, 24);
 	workers_start(w, 3, mm, limit_race_charger, &race);
-	for (unsigned i = 0; i < 1000000 && (i < 50000 || lowered < 100 || refused < 100); i++) {
+	stutter_start(&stutter, w, 3);
+	for (unsigned i = 0; i < 1000000 && (lowered < 5000 || refused < 100); i++) {
 		if (try_set_max(race.memcg, 3)) {
 			refused++;
 			continue;
 		}
 		lowered++;
-		for (unsigned k = 0; k < 20; k++)
+		/* For longer than a charger is held up between its look at the limit and its swap. */
+		for (uint64_t until = os_now_ns() + 200000; os_now_ns() < until;)
 			assert_true(counter_usage(race.memcg) <= 3);
 		set_max(race.memcg, 24);
 	}
+	stutter_stop(&stutter);
 	atomic_store(&race.stop, true);
 	workers_join(w, 3);
 	assert_true(lowered > 0 && refused > 0);

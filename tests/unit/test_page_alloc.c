@@ -131,8 +131,8 @@ static void test_watermark_values(void **state)
 	static const struct {
 		uint64_t pages, min, low;
 	} want[] = {
-		{ 16, 0, 1 },        { 1000, 7, 8 },         { 4096, 32, 40 },
-		{ 65536, 512, 640 }, { 262144, 1024, 1286 },
+		{ 16, 0, 1 },         { 1000, 7, 22 },        { 4096, 32, 96 },
+		{ 65536, 512, 1536 }, { 262144, 1024, 5120 }, { 1048576, 2048, 10240 },
 	};
 
 	(void)state;
@@ -312,7 +312,9 @@ static void test_tiny_zones_have_no_lists(void **state)
 
 	(void)state;
 	assert_int_equal(this_pcp(mm)->high, 0);
-	assert_int_equal(alloc_folios_bulk(mm, MIGRATE_MOVABLE, ALLOC_WMARK_LOW, 16, v), 15);
+	/* A run is had whole or not at all, as long as there are watermarks to keep. */
+	assert_int_equal(alloc_folios_bulk(mm, MIGRATE_MOVABLE, ALLOC_WMARK_LOW, 16, v), 0);
+	assert_int_equal(alloc_folios_bulk(mm, MIGRATE_MOVABLE, ALLOC_WMARK_LOW, 15, v), 15);
 	assert_int_equal(take_all(mm, 0, ALLOC_WMARK_LOW, v + 15), 0);
 	assert_int_equal(take_all(mm, 0, ALLOC_NO_WATERMARKS, v + 15), 1);
 	assert_int_equal(mm->node[0].zone.nr_free, 0);

@@ -465,6 +465,20 @@ static unsigned zone_alloc_run(struct mm *mm, struct zone *zone, enum migratetyp
 	return n;
 }
 
+/* Many in a run, few off the CPU's list. Rather than from odds and ends a run comes from what reclaim frees
+ * next, unless these are the last pages. */
+static unsigned zone_alloc_order0(struct mm *mm, struct zone *zone, enum migratetype type,
+				  uint64_t leave, unsigned nr, struct folio **out)
+{
+	unsigned n = 0;
+
+	if (nr >= RUN_MIN)
+		n = zone_alloc_run(mm, zone, type, leave, nr, out);
+	if (nr < RUN_MIN || leave == 0)
+		n += zone_alloc_singles(mm, zone, type, leave, nr - n, out + n);
+	return n;
+}
+
 /* From the local node, then from the others in turn. `nr` is 1 if order is not 0. */
 static unsigned alloc_pages_any_node(struct mm *mm, unsigned order, enum migratetype type,
 				     int alloc_flags, unsigned nr, struct folio **out)
@@ -476,11 +490,8 @@ static unsigned alloc_pages_any_node(struct mm *mm, unsigned order, enum migrate
 		struct zone *zone = &mm->node[(local + i) % mm->nr_nodes].zone;
 		uint64_t leave = pages_to_leave(zone, alloc_flags);
 
-		if (order == 0 && nr - n >= RUN_MIN)
-			n += zone_alloc_run(mm, zone, type, leave, nr - n, out + n);
-		/* Rather than from odds and ends a run comes from what reclaim frees next. */
-		if (order == 0 && (nr - n < RUN_MIN || leave == 0))
-			n += zone_alloc_singles(mm, zone, type, leave, nr - n, out + n);
+		if (order == 0)
+			n += zone_alloc_order0(mm, zone, type, leave, nr - n, out + n);
 		else if ((out[n] = zone_alloc(mm, zone, order, type, leave)))
 			n++;
 	}

@@ -57,15 +57,23 @@ void memcg_wake_pin_waiters(struct mem_cgroup *memcg)
 	}
 }
 
+/* Its callers may stand in an ancestor's queue: they look up, find it dying and leave. The others there go
+ * back to sleep. */
 void pin_queue_wake_all(struct mem_cgroup *memcg)
 {
-	struct pin_queue *q = &memcg->pin_queue;
+	struct mm *mm = memcg->mm;
 	struct pin_waiter *w;
 
-	lock_acquire_tagged(&memcg->mm->threads, &q->lock, memcg_tag(memcg));
-	list_for_each_entry (w, &q->waiters, struct pin_waiter, list)
-		waiter_wake(w);
-	lock_release(&memcg->mm->threads, &q->lock);
+	for (; memcg; memcg = memcg->parent) {
+		struct pin_queue *q = &memcg->pin_queue;
+
+		if (!atomic_load_explicit(&q->nr_waiters, memory_order_seq_cst))
+			continue;
+		lock_acquire_tagged(&mm->threads, &q->lock, memcg_tag(memcg));
+		list_for_each_entry (w, &q->waiters, struct pin_waiter, list)
+			waiter_wake(w);
+		lock_release(&mm->threads, &q->lock);
+	}
 }
 
 bool pin_queue_join(struct mem_cgroup *memcg, struct pin_waiter *w)

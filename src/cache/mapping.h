@@ -77,7 +77,7 @@ static inline bool entry_is_folio(const void *entry)
 }
 
 /* Cache lines of a page that a copy wants at once; what follows the processor fetches by itself. */
-#define PREFETCH_LINES 4
+#define PREFETCH_LINES 8
 
 static inline void folio_prefetch_data(const struct mm *mm, const struct folio *folio)
 {

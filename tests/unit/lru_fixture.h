@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An instance up to lru/ and, for tests of the floors above, their part: real pages, real memcgs, no
- * core. What the engine gets from core/slowpath.c comes from lru_get_folios here: it never reclaims, and
- * the test can make it refuse.
+ * An instance up to lru/ and, for tests of the floors above, their part: real pages, real memcgs,
+ * no core. What the engine gets from core/slowpath.c comes from lru_get_folios here: it never
+ * reclaims, and the test can make it refuse.
  */
 #ifndef TESTS_UNIT_LRU_FIXTURE_H
 #define TESTS_UNIT_LRU_FIXTURE_H
@@ -11,7 +11,8 @@
 
 #include "lru/lru.h"
 
-/* get_folios refuses with this once `refuse_after` more requests for at least `refuse_from` were granted. */
+/* get_folios refuses with this once `refuse_after` more requests for at least `refuse_from` were
+ * granted. */
 static struct {
 	int error;
 	unsigned refuse_after;

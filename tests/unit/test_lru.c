@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Lists, batches, isolating and putting back, pinned folios, last references, the end of a memcg. What
- * threads do to each other here is in tests/races.
+ * Lists, batches, isolating and putting back, pinned folios, last references, the end of a memcg.
+ * What threads do to each other here is in tests/races.
  */
 #include "lru_fixture.h"
 
@@ -117,7 +117,8 @@ static void a_full_batch_takes_the_lock_once(void **state)
 	folio[FOLIO_BATCH_SIZE] = folio_new(t->a, 0);
 	locked = lock_acquisitions(t->mm, LOCK_LRUVEC);
 	folio_add_lru(t->mm, folio[FOLIO_BATCH_SIZE]);
-	/* Folios of one lruvec are brought together: one acquisition each, or one for the node's lock. */
+	/* Folios of one lruvec are brought together: one acquisition each, or one for the node's
+	 * lock. */
 	assert_int_equal(lock_acquisitions(t->mm, LOCK_LRUVEC) - locked,
 			 t->mm->opt.lru_lock == UMM_LRU_LOCK_NODE ? 1 : 2);
 	assert_int_equal(vm_event_sum(t->mm, LRU_DRAIN), drains + 1);
@@ -415,7 +416,8 @@ static void pinned_when_it_is_added(void **state)
 	folio_drop(folio);
 }
 
-/* Culled while isolated; the last pin goes before the folio is put back, so nobody else can rescue it. */
+/* Culled while isolated; the last pin goes before the folio is put back, so nobody else can
+ * rescue it. */
 static void unpinned_while_it_is_isolated(void **state)
 {
 	struct lru_test *t = *state;
@@ -574,7 +576,8 @@ static void *drain_main(void *arg)
 	return NULL;
 }
 
-/* One drain serves all who asked before it began: never more than were asked for, and never none. */
+/* One drain serves all who asked before it began: never more than were asked for, and never
+ * none. */
 static void drains_are_shared(void **state)
 {
 	struct lru_test *t = *state;

@@ -154,7 +154,9 @@ static ssize_t read_page(struct umm_object *obj, void *buf, size_t bytes, uint64
 	bytes = offset < size ? min_u64(bytes, size - offset) : 0;
 	/* memmove: a memcpy of at most a page is inlined as a string instruction, which is slower. */
 	memmove(buf, (char *)folio_address_in(obj->mm, folio) + in_page, bytes);
-	filemap_accessed(obj, folio, index);
+	/* Parts of one page, read one after the other, are one use of it. */
+	if (object_at(obj, index))
+		folio_mark_accessed(obj->mm, folio);
 	folio_put(folio);
 	return (ssize_t)bytes;
 }

@@ -15,13 +15,13 @@
 int filemap_get_missing(struct umm_object *obj, uint64_t index, uint64_t want, bool nowait,
 			struct folio **ret_folio);
 
-/* The page was used: sequential detection, and the LRU. Parts of one page count once. */
-static inline void filemap_accessed(struct umm_object *obj, struct folio *folio, uint64_t index)
+/* Note where the handle is, for the detection of reading in order. False: at the same page as before. */
+static inline bool object_at(struct umm_object *obj, uint64_t index)
 {
-	if (atomic_load_explicit(&obj->next_index, memory_order_relaxed) != index + 1) {
-		atomic_store_explicit(&obj->next_index, index + 1, memory_order_relaxed);
-		folio_mark_accessed(obj->mm, folio);
-	}
+	if (atomic_load_explicit(&obj->next_index, memory_order_relaxed) == index + 1)
+		return false;
+	atomic_store_explicit(&obj->next_index, index + 1, memory_order_relaxed);
+	return true;
 }
 
 /* The page at index, with a reference that the caller keeps: a pin. */
@@ -36,7 +36,8 @@ static inline int filemap_pin(struct umm_object *obj, uint64_t index, bool nowai
 		if (err)
 			return err;
 	}
-	filemap_accessed(obj, folio, index);
+	(void)object_at(obj, index);
+	folio_mark_pinned(obj->mm, folio);
 	*ret_folio = folio;
 	return 0;
 }

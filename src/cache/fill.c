@@ -233,6 +233,8 @@ static int fill_complete(struct umm_object *obj, struct fill *fill, int err, ssi
 	}
 	if (spare)
 		fill_free(obj, fill->folio + nr, spare);
+	if (fill->nr_folios)
+		memcg_count(obj->memcg, MEMCG_LOADING, -(int64_t)fill->nr_folios);
 	if (nr > keep_first)
 		folios_put(obj->mm, fill->folio + keep_first, nr - keep_first);
 	/* That our memcg is at its limit, or gone, is not the waiters' affair: they look again. */

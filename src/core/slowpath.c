@@ -35,13 +35,15 @@ static bool memcg_reclaim_in_flight(struct mem_cgroup *memcg)
 }
 
 /*
- * Nothing could be reclaimed for `nr` pages below `max`. If dropping everything that is cached would
- * make room then the cache is in use at this moment: pinned, or being loaded.
+ * Nothing could be reclaimed for `nr` pages below `max`. If there is a cache, or one being loaded, and
+ * dropping it would make room, then it is in use at this moment: -EBUSY. What others have charged and not
+ * bound yet says nothing.
  */
 static int refusal(struct mem_cgroup *over, uint64_t max, uint64_t nr)
 {
-	uint64_t kernel = memcg_stat_sum(over, MEMCG_KERNEL);
-	return kernel + nr <= max && memcg_usage(over) > kernel ? -EBUSY : -ENOMEM;
+	uint64_t cache = memcg_stat_sum(over, MEMCG_FILE) + memcg_stat_sum(over, MEMCG_LOADING);
+
+	return cache && memcg_stat_sum(over, MEMCG_KERNEL) + nr <= max ? -EBUSY : -ENOMEM;
 }
 
 /* The same for a charge or an allocation, which is an event. */
@@ -167,13 +169,19 @@ static int alloc_frames(struct mm *mm, const struct folio_request *req, struct f
 int slowpath_get_folios(struct mm *mm, const struct folio_request *req, struct folio **out)
 {
 	uint64_t nr = (uint64_t)req->nr << req->order;
+	bool load = req->type == MIGRATE_MOVABLE;
 	int err = charge_pages(req, nr);
 
 	if (err)
 		return err;
+	if (load)
+		memcg_count(req->memcg, MEMCG_LOADING, (int64_t)nr);
 	err = alloc_frames(mm, req, out);
-	if (err)
+	if (err) {
+		if (load)
+			memcg_count(req->memcg, MEMCG_LOADING, -(int64_t)nr);
 		memcg_cancel_charge(req->memcg, nr);
+	}
 	return err;
 }
 

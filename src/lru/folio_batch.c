@@ -90,11 +90,22 @@ static void lru_move_tail_one(struct lruvec *lruvec, struct folio *folio)
 	count_vm_events(lruvec->pgdat->mm, PGROTATED, folio_nr_pages(folio));
 }
 
+static void lru_cull_one(struct lruvec *lruvec, struct folio *folio)
+{
+	if (folio_test(folio, PG_unevictable) || folio_ref_count(folio) <= REFS_CACHED_AND_QUEUED ||
+	    !atomic_load_explicit(&folio->mapping, memory_order_relaxed))
+		return;
+	lruvec_del_folio(lruvec, folio);
+	folio_cull_pinned(folio);
+	lruvec_add_folio(lruvec, folio);
+}
+
 static void (*const lru_op_fn[NR_LRU_OPS])(struct lruvec *, struct folio *) = {
 	[LRU_OP_ADD] = lru_add_one,
 	[LRU_OP_ACTIVATE] = lru_activate_one,
 	[LRU_OP_DEACTIVATE] = lru_deactivate_one,
 	[LRU_OP_MOVE_TAIL] = lru_move_tail_one,
+	[LRU_OP_CULL] = lru_cull_one,
 };
 
 /* Bring folios of one lruvec together, keeping their order, so that its lock is taken once. The lruvecs
@@ -235,6 +246,13 @@ void folio_mark_accessed_slow(struct mm *mm, struct folio *folio)
 	/* Whoever could not queue leaves the mark: the next access tries again. */
 	if (taken)
 		folio_clear(folio, PG_referenced);
+}
+
+/* Only for a folio that is listed: the drain of the add batch looks by itself. */
+void folio_queue_cull(struct mm *mm, struct folio *folio)
+{
+	if (folio_test(folio, PG_lru) && !folio_test(folio, PG_unevictable))
+		batch_queue(mm, folio, LRU_OP_CULL, false);
 }
 
 void folio_deactivate(struct mm *mm, struct folio *folio)

@@ -41,6 +41,7 @@ enum lru_op {
 	LRU_OP_ACTIVATE,   /* inactive -> head of active */
 	LRU_OP_DEACTIVATE, /* active -> head of inactive */
 	LRU_OP_MOVE_TAIL,  /* to the tail of inactive: first to be reclaimed */
+	LRU_OP_CULL,       /* to the unevictable list, if it is still pinned then (LRU-7) */
 	NR_LRU_OPS,
 };
 
@@ -124,6 +125,17 @@ static inline void folio_mark_accessed(struct mm *mm, struct folio *folio)
 	if (likely((flags & PG_BIT(PG_referenced)) && (flags & settled)))
 		return;
 	folio_mark_accessed_slow(mm, folio);
+}
+/* The same for a user who keeps its reference: if the folio is not known to be in use it is looked at
+ * again when the batch drains, and is out of reclaim's way from then on if it is pinned still. Otherwise a
+ * memcg full of pages that were read ahead and then pinned would be scanned page by page, by whoever is
+ * the first to need one. */
+void folio_queue_cull(struct mm *mm, struct folio *folio);
+static inline void folio_mark_pinned(struct mm *mm, struct folio *folio)
+{
+	if (unlikely(!folio_test(folio, PG_referenced)))
+		folio_queue_cull(mm, folio);
+	folio_mark_accessed(mm, folio);
 }
 void folio_deactivate(struct mm *mm, struct folio *folio);
 void folio_rotate_reclaimable(struct mm *mm, struct folio *folio);

@@ -45,6 +45,7 @@ static inline uint64_t page_counter_usage(const struct page_counter *counter)
 #define MEMCG_STATS(X)                                                                        \
 	X(MEMCG_FILE, "file")          /* pages in an object's cache */                       \
 	X(MEMCG_KERNEL, "kernel")      /* umm_alloc */                                        \
+	X(MEMCG_LOADING, "file_loading") /* charged for loads in flight, in no cache yet */   \
 	X(MEMCG_PGMAJFAULT, "pgmajfault")                                                     \
 	X(MEMCG_PGSCAN, "pgscan") X(MEMCG_PGSTEAL, "pgsteal")                                 \
 	X(MEMCG_PGSCAN_KSWAPD, "pgscan_kswapd") X(MEMCG_PGSCAN_DIRECT, "pgscan_direct")       \
@@ -61,7 +62,7 @@ enum memcg_stat_item {
 #undef X
 		NR_MEMCG_STATS,
 };
-#define NR_MEMCG_GAUGES 2 /* MEMCG_FILE, MEMCG_KERNEL */
+#define NR_MEMCG_GAUGES 3 /* up to MEMCG_LOADING */
 
 /* memory.events */
 /* clang-format off */

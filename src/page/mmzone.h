@@ -165,7 +165,8 @@ struct folio_request {
 /*
  * The only call upward, set once by core/ at creation: charge and allocate, reclaiming as needed
  * (core/slowpath.c). 0; -ENOMEM, -EBUSY, -EAGAIN, -ESTALE as umm.h says. The folios have one reference,
- * are charged but not yet bound to the memcg, and hold foreign bytes. Context: may sleep.
+ * are charged but not yet bound to the memcg, and hold foreign bytes. Movable ones count as MEMCG_LOADING
+ * until the caller takes that back. Context: may sleep.
  */
 struct mm_upcalls {
 	int (*get_folios)(struct mm *mm, const struct folio_request *req, struct folio **out);

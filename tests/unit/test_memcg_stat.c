@@ -12,7 +12,7 @@ static void names_are_those_of_memory_stat(void **state)
 		assert_non_null(memcg_stat_name(i));
 	for (unsigned i = 0; i < NR_MEMCG_EVENTS; i++)
 		assert_non_null(memcg_event_name(i));
-	assert_int_equal(NR_MEMCG_GAUGES, MEMCG_KERNEL + 1);
+	assert_int_equal(NR_MEMCG_GAUGES, MEMCG_LOADING + 1);
 }
 
 static void count_reads(struct mem_cgroup *memcg, uint64_t n, bool in_section)

@@ -219,8 +219,9 @@ UMM_API enum umm_io_mode umm_obj_io_mode(const umm_obj_t *obj);
 
 /*
  * Copy up to `bytes` from `offset` into `buf`. Return the bytes copied: fewer than asked only at the
- * end of the object. Cached pages cost no lock and no system call. When every page of the memcg is
- * pinned the data is read past the cache, and nothing is charged. -EIO etc. only if nothing was copied.
+ * end of the object. Cached pages cost no lock and no system call. When the memcg has no page to spare,
+ * because all are pinned or its limit is filled by umm_alloc, the data is read past the cache, and
+ * nothing is charged. -EIO etc. only if nothing was copied.
  */
 UMM_API ssize_t umm_pread(umm_obj_t *obj, void *buf, size_t bytes, uint64_t offset);
 
@@ -235,7 +236,8 @@ enum {
  */
 UMM_API int umm_pin(umm_obj_t *obj, uint64_t index, uint32_t flags, umm_folio_t **ret_folio);
 
-/* The same, but wait up to `timeout_ns` for others to unpin, first come first served; -ETIMEDOUT. */
+/* The same, but wait up to `timeout_ns` for others to unpin, first come first served among those whose
+ * nearest limit is the same memcg's; -ETIMEDOUT. `flags` must be 0. */
 UMM_API int umm_pin_timed(umm_obj_t *obj, uint64_t index, uint32_t flags, uint64_t timeout_ns,
 			  umm_folio_t **ret_folio);
 UMM_API void umm_unpin(umm_folio_t *folio);
@@ -249,7 +251,8 @@ enum umm_advice {
 	UMM_ADVISE_DONTNEED, /* drop the range's pages that nobody has pinned */
 };
 
-/* Advice for the pages that lie, even in part (WILLNEED) or wholly (DONTNEED), in the range. */
+/* Advice for the pages that lie, even in part (WILLNEED) or wholly (DONTNEED), in the range, which ends at
+ * the object's end at the latest. WILLNEED reads no more than half of what the limits allow. */
 UMM_API int umm_advise(umm_obj_t *obj, uint64_t offset, uint64_t bytes, enum umm_advice advice);
 
 /* ---- plain memory ------------------------------------------------------------------------ */

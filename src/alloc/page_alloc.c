@@ -169,16 +169,6 @@ static void assert_may_free(struct mm *mm)
 
 /* ---- watermarks ---- */
 
-static uint64_t isqrt(uint64_t v)
-{
-	uint64_t root = 0;
-
-	for (uint64_t bit = UINT64_C(1) << 31; bit; bit >>= 1)
-		if ((root | bit) * (root | bit) <= v)
-			root |= bit;
-	return root;
-}
-
 /* Free pages that kswapd works for beyond the low mark, at most; with them there are runs to be had. */
 #define WMARK_GAP_MAX 8192
 

@@ -50,6 +50,17 @@ static inline uint64_t round_up_u64(uint64_t v, uint64_t align)
 	return (v + align - 1) / align * align;
 }
 
+/* The largest number whose square is at most v. */
+static inline uint64_t isqrt(uint64_t v)
+{
+	uint64_t root = 0;
+
+	for (uint64_t bit = UINT64_C(1) << 31; bit; bit >>= 1)
+		if ((root | bit) * (root | bit) <= v)
+			root |= bit;
+	return root;
+}
+
 /* Print one line to standard error and abort: the only output of the library, and only when it dies. */
 void vm_bug(const char *file, int line, const char *what) __attribute__((noreturn, cold));
 

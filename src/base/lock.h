@@ -19,6 +19,7 @@
 /* clang-format off */
 #define LOCK_TABLE(X)                                                                       \
 	/* rank        name            same rank    sleep  protects                      */ \
+	X(KSWAPD,      "kswapd",       NEVER,       YES) /* a round of kswapd, per node  */ \
 	X(RECLAIM_SET, "limit_lock",   NEVER,       YES) /* one limit change per memcg   */ \
 	X(DRAIN_ALL,   "drain_lock",   NEVER,       YES) /* one drain of all CPUs        */ \
 	X(MEMCG_TREE,  "memcg_tree",   NEVER,       YES) /* hierarchy, slots, iterators  */ \
@@ -28,10 +29,9 @@
 	X(I_PAGES,     "i_pages",      NEVER,       NO)  /* a mapping's index            */ \
 	X(STOCK,       "memcg_stock",  NEVER,       NO)  /* a CPU's charge stock         */ \
 	X(BATCH,       "lru_batch",    NEVER,       NO)  /* a CPU's folio batches        */ \
-	X(LRUVEC,      "lru_lock",     CHILD_FIRST, NO)  /* LRU links, sizes, costs      */ \
+	X(LRUVEC,      "lru_lock",     CHILD_FIRST, NO)  /* LRU links and sizes          */ \
 	X(PCP,         "pcp",          NEVER,       NO)  /* a CPU's free page lists      */ \
-	X(ZONE,        "zone_lock",    NEVER,       NO)  /* free areas, pageblock bits   */ \
-	X(KSWAPD,      "kswapd",       NEVER,       NO)  /* a daemon's hand-off          */
+	X(ZONE,        "zone_lock",    NEVER,       NO)  /* free areas, pageblock bits   */
 /* clang-format on */
 
 enum lock_class {

@@ -85,23 +85,29 @@ static void rcu_wait_slot(const struct umm_thread *t, uint64_t gp)
 	}
 }
 
-void rcu_synchronize(struct rcu *rcu)
+/* Locks: holds gp_lock. */
+static void synchronize_locked(struct rcu *rcu)
 {
 	struct umm_threads *ts = rcu->threads;
 	uint64_t gp;
 	uint32_t nr;
 
-	/* Called inside a read section it would wait for itself. */
-	VM_BUG_ON(rcu_read_held(rcu));
-	lock_assert_may_sleep(ts);
-	lock_acquire(ts, &rcu->gp_lock);
 	rcu_fence(rcu);
 	gp = atomic_fetch_add_explicit(&rcu->gp, 1, memory_order_seq_cst) + 1;
 	nr = atomic_load_explicit(&ts->nr_slots, memory_order_seq_cst);
 	for (uint32_t s = 0; s < nr; s++)
 		rcu_wait_slot(&ts->slot[s], gp);
 	rcu_fence(rcu);
-	lock_release(ts, &rcu->gp_lock);
+}
+
+void rcu_synchronize(struct rcu *rcu)
+{
+	/* Called inside a read section it would wait for itself. */
+	VM_BUG_ON(rcu_read_held(rcu));
+	lock_assert_may_sleep(rcu->threads);
+	lock_acquire(rcu->threads, &rcu->gp_lock);
+	synchronize_locked(rcu);
+	lock_release(rcu->threads, &rcu->gp_lock);
 }
 
 void rcu_defer(struct rcu *rcu, struct rcu_head *head, void (*fn)(struct rcu_head *))
@@ -139,17 +145,27 @@ static void rcu_run(struct rcu_head *head)
 }
 
 /* What another thread took before us may still be on its way when this returns. */
+/*
+ * Who only finds that a batch is due does not queue behind a grace period under way: whoever has the lock
+ * takes the next batch, and one that is much too large is waited for, so that the stack stays bounded.
+ */
 void rcu_flush(struct rcu *rcu, bool all)
 {
+	uint32_t due = atomic_load_explicit(&rcu->nr_deferred, memory_order_relaxed);
 	struct rcu_head *head;
 
 	lock_assert_may_sleep(rcu->threads);
-	if (!all && atomic_load_explicit(&rcu->nr_deferred, memory_order_relaxed) < RCU_DEFER_BATCH)
+	VM_BUG_ON(rcu_read_held(rcu));
+	if (!all && due < RCU_DEFER_BATCH)
+		return;
+	if (all || due >= RCU_DEFER_MAX)
+		lock_acquire(rcu->threads, &rcu->gp_lock);
+	else if (!lock_try(rcu->threads, &rcu->gp_lock, LOCK_NO_TAG))
 		return;
 	head = rcu_take(rcu);
-	if (!head)
-		return;
-	rcu_synchronize(rcu);
+	if (head)
+		synchronize_locked(rcu);
+	lock_release(rcu->threads, &rcu->gp_lock);
 	rcu_run(head);
 }
 

@@ -45,6 +45,7 @@ struct rcu {
 };
 
 #define RCU_DEFER_BATCH 128
+#define RCU_DEFER_MAX (64 * RCU_DEFER_BATCH)
 
 int rcu_init(struct rcu *rcu, struct umm_threads *threads);
 /* Runs what is deferred; nobody may be in a read section any more. */

@@ -11,27 +11,43 @@
 #define READAHEAD_MIN_PAGES 4u
 
 /*
- * How many pages to load with the one that is missing. In order: twice the last window, up to the
- * option and an eighth of the memcg's limit, so that a small memcg does not push out what it reads ahead
- * before it is used. Otherwise: what was asked for.
+ * The window for a page that is asked for in order: twice the last one. But if the page lies within the
+ * last one it was read ahead already, and reclaimed before it was used: then half of it, since there is
+ * less room than the limits say, and reading ahead only pushes out what others, or we, have read ahead.
+ */
+static uint64_t readahead_in_order(struct umm_object *obj, uint64_t index)
+{
+	uint64_t window = atomic_load_explicit(&obj->ra_window, memory_order_relaxed);
+	uint64_t end = atomic_load_explicit(&obj->ra_end, memory_order_relaxed);
+
+	if (index == 0)
+		return READAHEAD_MIN_PAGES;
+	if (index < end && index >= end - window)
+		return window / 2;
+	return max_u64(2 * window, READAHEAD_MIN_PAGES);
+}
+
+/*
+ * How many pages to load with the one that is missing. In order: up to the option and an eighth of the
+ * memcg's limit, so that a small memcg does not push out what it reads ahead before it is used.
+ * Otherwise: what was asked for.
  */
 static unsigned readahead_window(struct umm_object *obj, uint64_t index, uint64_t want)
 {
 	uint64_t max = min_u64(obj->mm->opt.readahead_pages, FILL_MAX_PAGES);
-	uint64_t last = atomic_load_explicit(&obj->next_index, memory_order_relaxed);
+	uint64_t next = atomic_load_explicit(&obj->next_index, memory_order_relaxed);
 	uint64_t window = 0;
 
 	max = min_u64(max, memcg_effective_max(obj->memcg) / 8);
 	max = min_u64(max, obj->mm->nr_pages / 16);
-	if (index == last || index == 0) {
-		window = atomic_load_explicit(&obj->ra_window, memory_order_relaxed);
-		window =
-			index == 0 ? READAHEAD_MIN_PAGES : max_u64(2 * window, READAHEAD_MIN_PAGES);
-	}
+	if (index == next || index == 0)
+		window = readahead_in_order(obj, index);
 	window = min_u64(max_u64(window, want), max);
 	window = min_u64(window, mapping_end_index(obj->mapping) - index);
+	window = max_u64(window, 1);
 	atomic_store_explicit(&obj->ra_window, (uint32_t)window, memory_order_relaxed);
-	return (unsigned)max_u64(window, 1);
+	atomic_store_explicit(&obj->ra_end, index + window, memory_order_relaxed);
+	return (unsigned)window;
 }
 
 /* Loads behind the first that a caller who wants more may have in flight together, in pages: half of what
@@ -95,8 +111,10 @@ int filemap_get_missing(struct umm_object *obj, uint64_t index, uint64_t want, b
 	for (unsigned turn = 0; !folio; turn++) {
 		if (index >= mapping_end_index(obj->mapping))
 			return -ERANGE;
-		if (nowait || turn == FILEMAP_RETRIES)
+		if (nowait)
 			return -EAGAIN;
+		if (turn == FILEMAP_RETRIES)
+			return -EBUSY;
 		err = filemap_miss(obj, index, want, &folio);
 		if (err)
 			return err;
@@ -175,7 +193,7 @@ ssize_t filemap_read(struct umm_object *obj, void *buf, size_t bytes, uint64_t o
 		ssize_t got = read_page(obj, (char *)buf + done, bytes - done, at, want);
 
 		if (got < 0 && done == 0)
-			return got;
+			return store_error_pass((int)got);
 		if (got <= 0)
 			break;
 		done += (size_t)got;
@@ -185,7 +203,11 @@ ssize_t filemap_read(struct umm_object *obj, void *buf, size_t bytes, uint64_t o
 
 int filemap_readahead(struct umm_object *obj, uint64_t start, uint64_t end)
 {
+	uint64_t room = min_u64(memcg_effective_max(obj->memcg), obj->mm->nr_pages) / 2;
+
+	/* What comes later must not push out what came first. */
 	end = min_u64(end, mapping_end_index(obj->mapping));
+	end = min_u64(end, start + min_u64(room, UINT64_MAX - start));
 	for (uint64_t index = start; index < end; index++) {
 		struct folio *folio = mapping_get_folio(obj->mapping, index, NULL);
 		int err = 0;
@@ -194,10 +216,10 @@ int filemap_readahead(struct umm_object *obj, uint64_t start, uint64_t end)
 			err = filemap_miss(obj, index, end - index, &folio);
 		if (folio)
 			folio_put(folio);
-		if (err == -EBUSY || err == -ENOMEM)
+		if (err == -EBUSY || err == -ENOMEM || err == -ERANGE)
 			return 0;
 		if (err)
-			return err;
+			return store_error_pass(err);
 	}
 	return 0;
 }

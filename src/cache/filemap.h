@@ -8,6 +8,13 @@
 
 #include "cache/fill.h"
 
+static inline uint64_t mapping_end_index(const struct mapping *mapping)
+{
+	uint64_t bytes = atomic_load_explicit(&mapping->bytes, memory_order_relaxed);
+
+	return bytes ? ((bytes - 1) >> PAGE_SHIFT) + 1 : 0;
+}
+
 /* The page at index is not cached, or could not be had: load it, or wait for who does. Returns it with a
  * reference for the caller; counted as a read, but not yet as a use of the page. `want`: pages that the
  * caller is going to read from there on, at least 1. -ERANGE behind the end; nowait: only what is cached,
@@ -24,7 +31,7 @@ static inline bool object_at(struct umm_object *obj, uint64_t index)
 	return true;
 }
 
-/* The page at index, with a reference that the caller keeps: a pin. */
+/* The page at index, with a reference that the caller keeps: a pin. A store's error is still marked. */
 static inline int filemap_pin(struct umm_object *obj, uint64_t index, bool nowait,
 			      struct folio **ret_folio)
 {
@@ -35,6 +42,11 @@ static inline int filemap_pin(struct umm_object *obj, uint64_t index, bool nowai
 
 		if (err)
 			return err;
+	}
+	/* Cached, but the store turned out to be shorter since. */
+	if (unlikely(index >= mapping_end_index(obj->mapping))) {
+		folio_put(folio);
+		return -ERANGE;
 	}
 	(void)object_at(obj, index);
 	folio_mark_pinned(obj->mm, folio);
@@ -47,12 +59,5 @@ ssize_t filemap_read(struct umm_object *obj, void *buf, size_t bytes, uint64_t o
 
 /* Load what is missing of [start, end), as far as the limits allow. */
 int filemap_readahead(struct umm_object *obj, uint64_t start, uint64_t end);
-
-static inline uint64_t mapping_end_index(const struct mapping *mapping)
-{
-	uint64_t bytes = atomic_load_explicit(&mapping->bytes, memory_order_relaxed);
-
-	return bytes ? ((bytes - 1) >> PAGE_SHIFT) + 1 : 0;
-}
 
 #endif

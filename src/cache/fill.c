@@ -111,6 +111,7 @@ static int fill_get_folios(struct umm_object *obj, struct fill *fill, bool wante
 		.order = 0,
 		.type = MIGRATE_MOVABLE,
 		.nr = fill->nr,
+		.optional = !wanted || fill->nr > 1,
 		.memcg = obj->memcg,
 	};
 	int err = obj->mm->up->get_folios(obj->mm, &req, fill->folio);
@@ -118,6 +119,7 @@ static int fill_get_folios(struct umm_object *obj, struct fill *fill, bool wante
 	if (err && err != -ESTALE && wanted && fill->nr > 1) {
 		fill_trim(obj->mapping, fill, 1);
 		req.nr = 1;
+		req.optional = false;
 		err = obj->mm->up->get_folios(obj->mm, &req, fill->folio);
 	}
 	if (err)
@@ -153,7 +155,7 @@ static int fill_loaded(struct mapping *mapping, struct fill *fill, ssize_t got)
 	unsigned nr;
 
 	if (got < 0)
-		return (int)got;
+		return STORE_ERROR((int)got);
 	if (got == 0 || tail)
 		mapping_shorten(mapping, start + (uint64_t)got);
 	if (got == 0)
@@ -176,7 +178,8 @@ static void fill_publish(struct umm_object *obj, struct fill *fill)
 
 		folio_commit_charge(folio, obj->memcg, MEMCG_FILE);
 		atomic_store_explicit(&folio->index, fill->index + i, memory_order_relaxed);
-		atomic_store_explicit(&folio->mapping, mapping, memory_order_relaxed);
+		/* Release: who has a stale pointer, and a reference early, finds index and data with it. */
+		atomic_store_explicit(&folio->mapping, mapping, memory_order_release);
 		folio_get(folio);
 	}
 	lock_acquire(&mm->threads, &mapping->i_pages);
@@ -189,16 +192,12 @@ static void fill_publish(struct umm_object *obj, struct fill *fill)
 	lock_release(&mm->threads, &mapping->i_pages);
 }
 
-/* Frames that were charged and not used. */
+/* Frames that were charged and not used. Somebody with a stale pointer may have a reference for a moment:
+ * the last to go frees the frame. */
 static void fill_free(struct umm_object *obj, struct folio **folios, unsigned nr)
 {
-	for (unsigned i = 0; i < nr; i++) {
-		bool frozen = folio_ref_freeze(folios[i], 1);
-
-		VM_BUG_ON(!frozen);
-	}
+	folios_put(obj->mm, folios, nr);
 	memcg_cancel_charge(obj->memcg, nr);
-	free_folios_bulk(obj->mm, folios, nr);
 }
 
 /* From so many folios on, one lock for the run is cheaper than the batch. */

@@ -12,6 +12,14 @@
 
 #include "cache/object.h"
 
+/* A store's own error on its way through the cache, where it must not be taken for one of ours; the last
+ * function of the floor passes it on as it was. */
+#define STORE_ERROR(err) ((err)-4096)
+static inline int store_error_pass(int err)
+{
+	return err <= STORE_ERROR(-1) ? err + 4096 : err;
+}
+
 #define FILL_MAX_PAGES 256 /* in one load */
 
 struct fill {

@@ -107,7 +107,7 @@ mapping_lookup(struct mapping *mapping, uint64_t index, struct mem_cgroup *reade
 		folio_prefetch_data(mm, folio);
 	if (!entry_is_folio(folio) || unlikely(!folio_try_get(folio))) {
 		folio = NULL;
-	} else if (unlikely(atomic_load_explicit(&folio->mapping, memory_order_relaxed) !=
+	} else if (unlikely(atomic_load_explicit(&folio->mapping, memory_order_acquire) !=
 				    mapping ||
 			    atomic_load_explicit(&folio->index, memory_order_relaxed) != index)) {
 		stale = folio;

@@ -13,7 +13,8 @@ struct umm_object {
 	struct mem_cgroup *memcg; /* (C) holds a reference */
 	struct mapping *mapping;  /* (C) counted in its nr_handles */
 	_Atomic uint64_t
-		next_index; /* page behind the last one used: sequential if asked for next */
+		next_index;      /* page behind the last one used: sequential if asked for next */
+	_Atomic uint64_t ra_end; /* page behind the last window */
 	_Atomic uint32_t ra_window; /* last readahead window, pages */
 };
 

@@ -52,18 +52,12 @@ const char *umm_memcg_name(const umm_memcg_t *cg)
 /* The old limit stays in force until usage fits under the new one: what is reported is what is enforced. */
 static int set_max(struct mem_cgroup *cg, uint64_t nr)
 {
-	int err = -EBUSY;
+	int err;
 
 	lock_acquire(&cg->mm->threads, &cg->limit_lock);
-	for (unsigned i = 0; i < SET_MAX_RETRIES && err == -EBUSY; i++) {
-		err = memcg_set_max(cg, nr);
-		if (err != -EBUSY)
-			break;
-		memcg_drain_stock(cg->mm, NULL);
+	for (unsigned i = 0; (err = memcg_set_max(cg, nr)) == -EBUSY && i < SET_MAX_RETRIES; i++) {
 		err = slowpath_shrink_to(cg, nr);
-		if (!err)
-			err = memcg_set_max(cg, nr);
-		else
+		if (err)
 			break;
 	}
 	lock_release(&cg->mm->threads, &cg->limit_lock);
@@ -80,9 +74,6 @@ int umm_memcg_set(umm_memcg_t *cg, enum umm_memcg_param param, uint64_t bytes)
 		return -EAGAIN;
 	if (memcg_is_dying(cg))
 		return -ESTALE;
-	/* A limit beyond the budget limits nothing. */
-	if (bytes >> PAGE_SHIFT >= PAGE_COUNTER_MAX)
-		return set_max(cg, PAGE_COUNTER_MAX);
 	return set_max(cg, bytes == UMM_NO_LIMIT ? PAGE_COUNTER_MAX : bytes >> PAGE_SHIFT);
 }
 
@@ -114,6 +105,8 @@ int umm_memcg_reclaim(umm_memcg_t *cg, uint64_t bytes, uint64_t *ret_bytes)
 
 	if (!cg)
 		return -EINVAL;
+	if (ret_bytes)
+		*ret_bytes = 0;
 	if (threads_enter(&cg->mm->threads))
 		return -EAGAIN;
 	/* What waits in batches is on no list yet. */

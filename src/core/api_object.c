@@ -96,7 +96,7 @@ int umm_pin(umm_obj_t *obj, uint64_t index, uint32_t flags, umm_folio_t **ret_fo
 		return err;
 	if (unlikely(!ret_folio || (flags & ~(uint32_t)UMM_NOWAIT)))
 		return -EINVAL;
-	return filemap_pin(obj, index, flags & UMM_NOWAIT, ret_folio);
+	return store_error_pass(filemap_pin(obj, index, flags & UMM_NOWAIT, ret_folio));
 }
 
 /* The queue to stand in: that of the lowest memcg with a limit, else the root's. Who is at its limit at
@@ -134,7 +134,7 @@ static int pin_in_turn(struct umm_object *obj, uint64_t index, uint64_t deadline
 			       first ? min_u64(deadline, now + PIN_POLL_NS) : deadline);
 	}
 	pin_queue_leave(owner, &waiter);
-	return err == -EBUSY ? -ETIMEDOUT : err;
+	return err == -EBUSY ? -ETIMEDOUT : store_error_pass(err);
 }
 
 int umm_pin_timed(umm_obj_t *obj, uint64_t index, uint32_t flags, uint64_t timeout_ns,
@@ -158,7 +158,7 @@ int umm_pin_timed(umm_obj_t *obj, uint64_t index, uint32_t flags, uint64_t timeo
 	if (!atomic_load_explicit(&owner->pin_queue.nr_waiters, memory_order_relaxed)) {
 		err = filemap_pin(obj, index, false, ret_folio);
 		if (err != -EBUSY)
-			return err;
+			return store_error_pass(err);
 	}
 	return pin_in_turn(obj, index, deadline, ret_folio);
 }
@@ -198,17 +198,17 @@ int umm_advise(umm_obj_t *obj, uint64_t offset, uint64_t bytes, enum umm_advice 
 
 	if (err)
 		return err;
-	if (bytes > UINT64_MAX - offset ||
-	    (advice != UMM_ADVISE_WILLNEED && advice != UMM_ADVISE_DONTNEED))
+	if ((advice != UMM_ADVISE_WILLNEED && advice != UMM_ADVISE_DONTNEED))
 		return -EINVAL;
 	size = umm_obj_bytes(obj);
-	end = min_u64(offset + bytes, size);
+	end = bytes > UINT64_MAX - offset ? size : min_u64(offset + bytes, size);
 	if (offset >= end)
 		return 0;
 	if (advice == UMM_ADVISE_WILLNEED)
 		return filemap_readahead(obj, offset >> PAGE_SHIFT, ((end - 1) >> PAGE_SHIFT) + 1);
-	/* The last page is whole when the range reaches the end of the object. */
+	/* The last page is whole when the range reaches the end of the object. What may still be cached from
+	 * before the object became shorter goes too. */
 	mapping_invalidate(obj->mapping, (offset + PAGE_SIZE - 1) >> PAGE_SHIFT,
-			   end == size ? mapping_end_index(obj->mapping) : end >> PAGE_SHIFT);
+			   end == size ? UINT64_MAX : end >> PAGE_SHIFT);
 	return 0;
 }

@@ -24,6 +24,8 @@ int slowpath_shrink_to(struct mem_cgroup *memcg, uint64_t max);
 int daemons_start(struct mm *mm);
 void daemons_stop(struct mm *mm);
 void wakeup_kswapd(struct pgdat *pgdat);
+/* Wait for rounds under way, and take back wakeups. */
+void daemons_quiesce(struct mm *mm);
 
 /* check.c */
 int check_mm(struct mm *mm);

@@ -6,6 +6,24 @@
  * of them has success. */
 #define MAX_KSWAPD_FAILURES 16
 
+/* Work if there is any. The lock tells others that a round is under way. */
+static bool kswapd_round(struct pgdat *pgdat)
+{
+	struct kswapd *kswapd = &pgdat->kswapd;
+	struct mm *mm = pgdat->mm;
+	bool work;
+
+	lock_acquire(&mm->threads, &kswapd->lock);
+	/* Cleared before looking: a wakeup that comes while we look makes us look again. */
+	work = atomic_exchange_explicit(&kswapd->wake, 0, memory_order_acq_rel);
+	if (work && reclaim_balance_node(pgdat))
+		atomic_store_explicit(&kswapd->failures, 0, memory_order_relaxed);
+	else if (work)
+		atomic_fetch_add_explicit(&kswapd->failures, 1, memory_order_relaxed);
+	lock_release(&mm->threads, &kswapd->lock);
+	return work;
+}
+
 static void kswapd_main(void *arg)
 {
 	struct pgdat *pgdat = arg;
@@ -15,16 +33,21 @@ static void kswapd_main(void *arg)
 	if (threads_enter(&mm->threads))
 		return;
 	while (!atomic_load_explicit(&kswapd->stop, memory_order_acquire)) {
-		/* Cleared before looking: a wakeup that comes while we look makes us look again. */
-		if (!atomic_exchange_explicit(&kswapd->wake, 0, memory_order_acq_rel)) {
-			os_wait(&kswapd->wake, 0, OS_FOREVER);
-			continue;
-		}
-		if (reclaim_balance_node(pgdat))
-			atomic_store_explicit(&kswapd->failures, 0, memory_order_relaxed);
+		if (kswapd_round(pgdat))
+			rcu_flush_if_due(&mm->rcu);
 		else
-			atomic_fetch_add_explicit(&kswapd->failures, 1, memory_order_relaxed);
-		rcu_flush_if_due(&mm->rcu);
+			os_wait(&kswapd->wake, 0, OS_FOREVER);
+	}
+}
+
+void daemons_quiesce(struct mm *mm)
+{
+	for (unsigned node = 0; node < mm->nr_nodes; node++) {
+		struct kswapd *kswapd = &mm->node[node].kswapd;
+
+		lock_acquire(&mm->threads, &kswapd->lock);
+		atomic_store_explicit(&kswapd->wake, 0, memory_order_relaxed);
+		lock_release(&mm->threads, &kswapd->lock);
 	}
 }
 

@@ -26,11 +26,20 @@ static uint64_t reclaim_batch(struct mem_cgroup *over, uint64_t nr)
 	return max_u64(nr, min_u64(SWAP_CLUSTER_MAX, max / 16));
 }
 
+/* Has somebody isolated pages of the memcg or a descendant at this moment? */
 static bool memcg_reclaim_in_flight(struct mem_cgroup *memcg)
 {
-	for (unsigned node = 0; node < memcg->mm->nr_nodes; node++)
-		if (atomic_load_explicit(&memcg->lruvec[node].nr_isolated, memory_order_acquire))
-			return true;
+	struct mem_cgroup *pos = memcg_iter(memcg, NULL);
+
+	for (; pos; pos = memcg_iter(memcg, pos)) {
+		for (unsigned node = 0; node < memcg->mm->nr_nodes; node++) {
+			if (atomic_load_explicit(&pos->lruvec[node].nr_isolated,
+						 memory_order_acquire)) {
+				memcg_iter_break(pos);
+				return true;
+			}
+		}
+	}
 	return false;
 }
 
@@ -46,13 +55,22 @@ static int refusal(struct mem_cgroup *over, uint64_t max, uint64_t nr)
 	return cache && memcg_stat_sum(over, MEMCG_KERNEL) + nr <= max ? -EBUSY : -ENOMEM;
 }
 
-/* The same for a charge or an allocation, which is an event. */
-static int refuse(struct mem_cgroup *over, uint64_t max, uint64_t nr)
+/* The same for a charge or an allocation, which is an event unless nobody has to hear of it. */
+static int refuse(const struct folio_request *req, struct mem_cgroup *over, uint64_t max,
+		  uint64_t nr)
 {
 	int err = refusal(over, max, nr);
 
-	memcg_count_event(over, err == -EBUSY ? MEMCG_EV_PINNED : MEMCG_EV_OOM, 1);
+	if (!req->optional)
+		memcg_count_event(over, err == -EBUSY ? MEMCG_EV_PINNED : MEMCG_EV_OOM, 1);
 	return err;
+}
+
+/* A caller had success: no node is hopeless any more. */
+static void kswapd_hope(struct mm *mm)
+{
+	for (unsigned node = 0; node < mm->nr_nodes; node++)
+		atomic_store_explicit(&mm->node[node].kswapd.failures, 0, memory_order_relaxed);
 }
 
 /*
@@ -63,6 +81,7 @@ static bool reclaim_round(struct mem_cgroup *over, uint64_t nr, unsigned *dry)
 {
 	if (reclaim_memcg(over, reclaim_batch(over, nr), RECLAIM_DIRECT)) {
 		*dry = 0;
+		kswapd_hope(over->mm);
 		return true;
 	}
 	if ((*dry)++ == 0) {
@@ -73,6 +92,18 @@ static bool reclaim_round(struct mem_cgroup *over, uint64_t nr, unsigned *dry)
 		return false;
 	os_yield();
 	return true;
+}
+
+/* What is left when reclaim has nothing more to give: another look, since somebody else's may have ended
+ * meanwhile, then a refusal. */
+static int charge_or_refuse(const struct folio_request *req, uint64_t nr)
+{
+	struct mem_cgroup *over;
+	int err = memcg_try_charge(req->memcg, nr, &over);
+
+	if (err != -ENOMEM)
+		return err;
+	return refuse(req, over, atomic_load_explicit(&over->memory.max, memory_order_relaxed), nr);
 }
 
 static int charge_pages(const struct folio_request *req, uint64_t nr)
@@ -87,21 +118,12 @@ static int charge_pages(const struct folio_request *req, uint64_t nr)
 			return err;
 		if (req->nowait)
 			return -EAGAIN;
-		if (round == 0)
+		if (round == 0 && !req->optional)
 			memcg_count_event(over, MEMCG_EV_MAX, 1);
 		if (nr > atomic_load_explicit(&over->memory.max, memory_order_relaxed) ||
 		    round == MAX_RECLAIM_ROUNDS || !reclaim_round(over, nr, &dry))
-			return refuse(over,
-				      atomic_load_explicit(&over->memory.max, memory_order_relaxed),
-				      nr);
+			return charge_or_refuse(req, nr);
 	}
-}
-
-/* A caller had success: no node is hopeless any more. */
-static void kswapd_hope(struct mm *mm)
-{
-	for (unsigned node = 0; node < mm->nr_nodes; node++)
-		atomic_store_explicit(&mm->node[node].kswapd.failures, 0, memory_order_relaxed);
 }
 
 static void wake_all_kswapd(struct mm *mm)
@@ -146,6 +168,8 @@ static int alloc_frames(struct mm *mm, const struct folio_request *req, struct f
 			kswapd_hope(mm);
 		} else if (dry++ == 0) {
 			lru_add_drain_all(mm);
+		} else if (dry <= MAX_RECLAIM_RETRIES && memcg_reclaim_in_flight(root_memcg(mm))) {
+			os_yield();
 		} else {
 			break;
 		}
@@ -155,15 +179,15 @@ static int alloc_frames(struct mm *mm, const struct folio_request *req, struct f
 		have = alloc_more(mm, req, ALLOC_NO_WATERMARKS, have, out);
 	if (have == req->nr)
 		return 0;
-	for (unsigned i = 0; i < have; i++) {
-		bool frozen = folio_ref_freeze(out[i], 1);
-
-		VM_BUG_ON(!frozen);
-		free_folio(mm, out[i]);
-	}
+	/* A stale pointer's holder may have a reference too: the last to go frees the frame. */
+	folios_put(mm, out, have);
 	if (req->nowait)
 		return -EAGAIN;
-	return refuse(root_memcg(mm), mm->nr_pages, (uint64_t)req->nr << req->order);
+	if (req->order && mm_nr_free(mm) >= (uint64_t)req->nr << req->order) {
+		memcg_count_event(root_memcg(mm), MEMCG_EV_OOM, 1);
+		return -ENOMEM; /* enough is free, but not in one piece */
+	}
+	return refuse(req, root_memcg(mm), mm->nr_pages, (uint64_t)req->nr << req->order);
 }
 
 int slowpath_get_folios(struct mm *mm, const struct folio_request *req, struct folio **out)

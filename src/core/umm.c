@@ -132,6 +132,7 @@ int umm_create(const struct umm_options *options, umm_t **ret_mm)
 
 static void drain(struct mm *mm)
 {
+	daemons_quiesce(mm);
 	lru_add_drain_all(mm);
 	memcg_drain_stock(mm, NULL);
 	rcu_flush(&mm->rcu, true);

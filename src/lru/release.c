@@ -83,12 +83,19 @@ void folios_put(struct mm *mm, struct folio **folios, unsigned nr)
 		folios_free_frozen(mm, dead, nr_dead);
 }
 
+/* Marked pinned, and in a cache: what was dropped stays where it is until its last pin frees it. */
+static bool folio_may_be_rescued(const struct folio *folio)
+{
+	return folio_test(folio, PG_pinned) &&
+	       atomic_load_explicit(&folio->mapping, memory_order_relaxed);
+}
+
 /* Move an owned folio from the unevictable list to the inactive one, if it is still marked pinned. */
 static void rescue_owned(struct folio *folio)
 {
 	struct lruvec *lruvec = folio_lruvec_lock(folio);
 
-	if (folio_test(folio, PG_pinned)) {
+	if (folio_may_be_rescued(folio)) {
 		lruvec_del_folio(lruvec, folio);
 		folio_clear(folio, PG_pinned);
 		folio_clear(folio, PG_unevictable);
@@ -133,13 +140,13 @@ void folio_rescue(struct folio *folio)
 			break;
 		if (!memcg)
 			memcg = folio_get_memcg(folio);
-		if (folio_test(folio, PG_pinned) && folio_test_clear_lru(folio))
+		if (folio_may_be_rescued(folio) && folio_test_clear_lru(folio))
 			rescue_owned(folio);
 		/* Sequentially consistent: pairs with a waiter that joins the queue and looks again. */
 		old = atomic_fetch_sub_explicit(&folio->refcount, 1, memory_order_seq_cst);
 		if (old == 1)
 			folio_release(folio);
-	} while (old == 2 && folio_test(folio, PG_pinned));
+	} while (old == 2 && folio_may_be_rescued(folio));
 
 	/* After our reference is gone: a waiter that runs now finds the folio reclaimable. */
 	if (memcg) {

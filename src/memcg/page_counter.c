@@ -90,6 +90,9 @@ static int counter_set_max(struct page_counter *counter, uint64_t nr)
 	uint64_t old_max = atomic_load_explicit(&counter->max, memory_order_relaxed);
 	uint64_t state;
 
+	/* Not even for a moment, if it can be seen that it would not hold. */
+	if (page_counter_usage(counter) > nr)
+		return -EBUSY;
 	atomic_store_explicit(&counter->max, nr, memory_order_release);
 	state = atomic_fetch_add_explicit(&counter->state, LIMIT_CHANGE, memory_order_seq_cst);
 	if ((state & PAGE_COUNTER_MASK) <= nr)

@@ -81,12 +81,11 @@ struct lruvec {
 	struct lock *lru_lock;                /* (C) own_lock, or the node's */
 	struct mem_cgroup *memcg;             /* (C) */
 	struct pgdat *pgdat;                  /* (C) */
-	_Atomic uint64_t nonresident_age; /* (A) evictions and activations, for refault distances */
-	struct reclaim_iter iter;         /* memcg tree lock */
-	_Atomic uint32_t nr_isolated;     /* (A) taken off the lists by reclaim right now */
-	_Atomic uint64_t scan_debt;       /* (A) pages that proportional reclaim owes a visit */
-	memcg_slot_t slot;                /* (C) own slot */
-	memcg_slot_t inherited;           /* memcg tree lock: chain of dead children's slots */
+	struct reclaim_iter iter;             /* memcg tree lock */
+	_Atomic uint32_t nr_isolated;         /* (A) taken off the lists by reclaim right now */
+	_Atomic uint64_t scan_debt;           /* (A) pages that proportional reclaim owes a visit */
+	memcg_slot_t slot;                    /* (C) own slot */
+	memcg_slot_t inherited;               /* memcg tree lock: chain of dead children's slots */
 	struct lock own_lock __aligned(CACHE_LINE);
 };
 
@@ -112,7 +111,7 @@ struct kswapd {
 	struct os_thread thread;
 	bool running; /* (C) after creation */
 	struct lock lock;
-	_Atomic uint32_t wake; /* futex word: +1 at each wakeup */
+	_Atomic uint32_t wake; /* futex word: 1: wanted */
 	_Atomic bool stop;
 	_Atomic uint32_t failures; /* rounds in a row without progress; >= 16: hopeless, sleeps */
 };
@@ -157,8 +156,9 @@ struct mm {
 struct folio_request {
 	unsigned order;
 	enum migratetype type;
-	unsigned nr; /* that many folios, all or none */
-	bool nowait; /* no reclaim: -EAGAIN instead */
+	unsigned nr;   /* that many folios, all or none */
+	bool optional; /* its caller can do with less: a refusal is no event */
+	bool nowait;   /* no reclaim: -EAGAIN instead */
 	struct mem_cgroup *memcg;
 };
 

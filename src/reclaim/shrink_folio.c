@@ -9,14 +9,12 @@
 #include "reclaim/reclaim.h"
 
 /*
- * Not removed: somebody else holds a reference. In the cache: it is pinned, and is kept out of the way
- * until the last pin goes (LRU-7). Out of it: it is being dropped, and goes with the last reference,
- * perhaps with ours.
+ * Not removed: somebody else holds a reference. It is pinned, and is kept out of the way until the last
+ * pin goes (LRU-7). If it is out of the cache it goes with the last reference, perhaps with ours.
  */
 static void keep_folio(struct folio *folio, struct list_head *kept)
 {
-	if (atomic_load_explicit(&folio->mapping, memory_order_relaxed))
-		folio_cull_pinned(folio);
+	folio_cull_pinned(folio);
 	list_add(&folio->lru, kept);
 }
 

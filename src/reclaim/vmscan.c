@@ -106,15 +106,6 @@ static void shrink_active_list(struct scan_control *sc, struct lruvec *lruvec, e
 	memcg_count(lruvec->memcg, MEMCG_PGDEACTIVATE, (int64_t)nr_taken);
 }
 
-static uint64_t isqrt(uint64_t v)
-{
-	uint64_t r = 0;
-
-	while ((r + 1) * (r + 1) <= v)
-		r++;
-	return r;
-}
-
 /* May the active list be shrunk? It may be sqrt(10 * GiB of both) times as long as the inactive one. */
 static bool inactive_is_low(const struct lruvec *lruvec, enum lru_list inactive)
 {

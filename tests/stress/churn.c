@@ -502,7 +502,8 @@ static void world_report(struct world *world)
 
 	fprintf(stderr,
 		"  reads %llu stale %llu pins %llu allocs %llu refused %llu limits %llu"
-		" (refused %llu) destroyed %llu\n  kswapd %llu direct %llu proactive %llu culled %llu rescued %llu"
+		" (refused %llu) destroyed %llu\n"
+		"  kswapd %llu direct %llu proactive %llu culled %llu rescued %llu"
 		" retries %llu bypass %llu pin_wait %llu\n",
 		(unsigned long long)world->reads, (unsigned long long)world->stale,
 		(unsigned long long)world->pins, (unsigned long long)world->allocs,
@@ -532,6 +533,7 @@ static void run(uint64_t seed, double seconds, unsigned nodes, enum umm_lru_lock
 		weights_choose(&world, &seed);
 		stress_round(&s, seconds / NR_ROUNDS);
 		must(umm_check(world.f.mm) == 0);
+		must(memcg_stat(world.f.root, "file_loading") == 0);
 	}
 	fprintf(stderr, " %u nodes, lru_lock %d, flags %u\n", nodes, (int)lru_lock, flags);
 	world_report(&world);

@@ -193,6 +193,7 @@ static void exact_check(void)
 	umm_t *mm = world.f.mm;
 
 	must(umm_check(mm) == 0);
+	must(memcg_stat(world.top, "file_loading") == 0);
 	must(memcg_stat(world.top, "pgfault") == world.page_reads);
 	must(vmstat(mm, "pgfault") == world.page_reads);
 	must(memcg_stat(world.top, "pgscan") == pages_scanned(mm));

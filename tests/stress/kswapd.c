@@ -41,7 +41,7 @@ static unsigned pin_everything(umm_folio_t **pinned, uint64_t end)
 static void round_of_despair(void)
 {
 	static umm_folio_t *pinned[BUDGET_PAGES];
-	uint64_t end = now_ns() + 30000000000u, before;
+	uint64_t end = now_ns() + 20000000000u, before;
 	unsigned nr = pin_everything(pinned, end);
 
 	must(nr > BUDGET_PAGES / 2);

@@ -294,9 +294,9 @@ static void a_bad_spot_ahead_costs_only_itself(void **state)
 	waits[0] = claim(t, 40, 1, FILL_THEIRS);
 	waits[1] = claim(t, 42, 1, FILL_THEIRS);
 	folio = NULL;
-	assert_int_equal(fill_run(t->obj, &fill, 1, &folio), -EIO);
+	assert_int_equal(fill_run(t->obj, &fill, 1, &folio), STORE_ERROR(-EIO));
 	assert_null(folio);
-	assert_int_equal(fill_wait(waits[0], 40), -EIO);
+	assert_int_equal(fill_wait(waits[0], 40), STORE_ERROR(-EIO));
 	assert_int_equal(fill_wait(waits[1], 42), 0);
 	assert_int_equal(nr_cached(t, 40, 44), 0);
 	assert_int_equal(memcg_usage(t->a), 1);
@@ -417,7 +417,7 @@ static void one_load_for_all_who_want_it(void **state)
 		/* Who came too late for the load that failed made another. */
 		assert_true(t->calls > calls && (round || t->calls == calls + 1));
 		for (unsigned i = 0; i < 6; i++)
-			assert_int_equal(w[i].err, round ? -EIO : 0);
+			assert_int_equal(w[i].err, round ? STORE_ERROR(-EIO) : 0);
 	}
 }
 

@@ -432,7 +432,7 @@ static const struct {
 	{ not_held, { "not held", "zone_lock", "pcp" } },
 	{ held_by_another, { "does not hold", "lru_lock", "lru_lock" } },
 	{ sleeps_under_lru_lock, { "sleep", "lru_lock", "lru_lock" } },
-	{ too_many, { "too many locks", "lru_batch", "memcg_stock" } },
+	{ too_many, { "too many locks", "i_pages", "memcg_stock" } },
 	{ unknown_thread, { "nr_slots", "nr_slots", "nr_slots" } },
 };
 

@@ -30,7 +30,8 @@ static void test_metadata(void **state)
 	f = fixture_create_with(&o);
 	cg = memcg_with_max(&f, NULL, "dense", 0);
 	obj = mem_store_open(cg, &store);
-	assert_int_equal(umm_advise(obj, 0, pages, UMM_ADVISE_WILLNEED), 0);
+	for (uint64_t i = 0; i < PAGES; i++)
+		assert_int_equal(read_page_checked(obj, store.id, i), 0);
 	cached = vmstat(f.mm, "nr_file_pages");
 	assert_true(cached >= PAGES - PAGES / 16);
 	meta = vmstat(f.mm, "page_struct_bytes") + vmstat(f.mm, "index_bytes");

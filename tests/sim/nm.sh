@@ -18,7 +18,8 @@ if nm "$sim" | grep -E ' U .*__tsan_|^ *U (umm_|os_|sim_)'; then
 	echo "$sim: needs symbols that are not there" >&2
 	status=1
 fi
-nm "$sim" | grep -qE ' [tT] __tsan_atomic64_load$' || {
+# Not -q: nm would be killed while it still writes.
+nm "$sim" | grep -E ' [tT] __tsan_atomic64_load$' >/dev/null || {
 	echo "$sim: is not instrumented" >&2
 	status=1
 }

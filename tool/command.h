@@ -6,4 +6,13 @@
 int readtwice_main(int argc, char **argv);
 void readtwice_help(void);
 
+/* readtwice_sim.c; only in a build with the virtual CPUs (-Dsim=true). */
+#if UMM_HAVE_SIM
+#include <stdbool.h>
+
+bool readtwice_wants_sim(int argc, char **argv);
+int readtwice_sim_main(int argc, char **argv);
+void readtwice_sim_help(void);
+#endif
+
 #endif

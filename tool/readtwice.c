@@ -166,7 +166,13 @@ int readtwice_main(int argc, char **argv)
 	struct file_set set = { 0 };
 	int nr_paths = 0;
 	int signal;
-	int status = readtwice_options_parse(&options, argc, argv, &nr_paths);
+	int status;
+
+#if UMM_HAVE_SIM
+	if (readtwice_wants_sim(argc, argv))
+		return readtwice_sim_main(argc, argv);
+#endif
+	status = readtwice_options_parse(&options, argc, argv, &nr_paths);
 
 	if (status)
 		return status;

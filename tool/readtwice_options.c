@@ -132,6 +132,9 @@ void readtwice_help(void)
 	      "\n"
 	      "  umm readtwice --memcgs 16 --memory 64M --memcg-max 4M --verify /usr/lib\n",
 	      stdout);
+#if UMM_HAVE_SIM
+	readtwice_sim_help();
+#endif
 }
 
 /* What the machine could still give, or 0 if it does not say. */
